@@ -1,0 +1,1 @@
+"""Locks: every wheel and every .deb that goes into an image, by hash."""

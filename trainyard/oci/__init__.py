@@ -1,0 +1,1 @@
+"""The assembler: entries -> deterministic tar layers -> an OCI image layout."""

@@ -1,0 +1,1 @@
+"""Runners: ways to run a command inside a built image."""

@@ -1,0 +1,44 @@
+"""What the environment may change, read in one place; none of it reaches a byte of an image or a lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The environment's say: where the cache is, which mirror, how many threads, whether this is CI.
+
+    `environ` is the cleaned environment for child processes: without PIP_*, UV_*, PYTHON*, DOCKER_* and
+    SOURCE_DATE_EPOCH, so that a developer's machine cannot change a result.
+    """
+
+    cache: Path
+    debian_mirror: str | None
+    workers: int
+    ci: bool
+    environ: Mapping[str, str]
+
+
+_SCRUBBED = ("PIP_", "UV_", "PYTHON", "DOCKER_")
+# Of those, the ones that say how to reach an index, not what to choose from it.
+_KEPT = ("UV_DEFAULT_INDEX", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_HTTP_TIMEOUT", "UV_OFFLINE")
+
+
+def settings_from(environ: Mapping[str, str], *, home: Path, cores: int) -> Settings:
+    """Settings from an environment such as `os.environ`, the caller's home folder and the core count."""
+    default_cache = Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "trainyard"
+    clean = {
+        name: value
+        for name, value in environ.items()
+        if name in _KEPT or (not name.startswith(_SCRUBBED) and name != "SOURCE_DATE_EPOCH")
+    }
+    return Settings(
+        cache=Path(environ.get("TRAINYARD_CACHE") or default_cache),
+        debian_mirror=environ.get("TRAINYARD_DEBIAN_MIRROR") or None,
+        workers=int(environ.get("TRAINYARD_WORKERS") or max(2, min(cores, 8))),
+        ci=environ.get("CI", "").lower() in ("1", "true"),
+        environ=clean,
+    )

@@ -1,0 +1,1 @@
+"""Smoke tests: the checks that run inside an image, and the code that gathers their results."""
