@@ -7,6 +7,7 @@ TrainyardError
 │   └── VanishedError  a locked file is no longer where it was published
 ├── InputError         bytes from outside are not what they must be (hash, size, path, format)
 ├── FetchError         the network did not deliver
+│   └── GoneError      the server says that there is no such file
 ├── SpaceError         not enough disk
 ├── ReproducibilityError  same inputs, other bytes; or inputs moved since the golden record
 └── RunnerError        an image could not be run
@@ -50,6 +51,10 @@ class InputError(TrainyardError):
 
 class FetchError(TrainyardError):
     """The network did not deliver what was asked for."""
+
+
+class GoneError(FetchError):
+    """The server answered, and says that there is no such file (404, 410)."""
 
 
 class SpaceError(TrainyardError):
