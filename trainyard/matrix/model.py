@@ -48,7 +48,8 @@ class Base(_Frozen):
     suite: Name
     python: PythonVersion
     packages: list[DebianName] = Field(min_length=1)
-    mirror: str | None = None
+    mirror: str | None = None  # parent of `debian/` and `debian-security/`; default: the host's own apt sources
+    snapshot: str  # parent of `debian/<time>/`: what apt inside the image uses, and where vanished debs are found
 
 
 class Requires(_Frozen):

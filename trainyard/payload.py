@@ -1,0 +1,17 @@
+"""The files of ours that every image carries, read from the package: entrypoint, doctor, checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+
+
+def load_payload(package: Path = _PACKAGE) -> dict[str, bytes]:
+    """Image path (no leading slash) -> bytes, of what is under rootfs/ and of the smoke checks."""
+    rootfs = package / "rootfs"
+    files = {str(path.relative_to(rootfs)): path for path in rootfs.rglob("*") if path.is_file()}
+    smoke = package / "smoke"
+    files["opt/trainyard/doctor.py"] = smoke / "doctor.py"
+    files |= {f"opt/trainyard/checks/{path.name}": path for path in (smoke / "checks").glob("*.py")}
+    return {path: files[path].read_bytes() for path in sorted(files)}

@@ -1,0 +1,98 @@
+"""What our own top layer and the image's environment hold; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from trainyard.layers import ImageFile
+from trainyard.lock.model import DebLock, WheelLock
+from trainyard.matrix.model import Base, Target
+from trainyard.platforms import Platform
+
+VENV = "opt/venv"
+CONSTRAINTS = "etc/trainyard/constraints.txt"
+CLAIMS = "opt/trainyard/claims.json"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
+# Only here does the accelerator decide an environment variable; the container toolkits read these.
+_ACCELERATOR_ENV = {
+    "cuda": {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+}
+
+
+def image_environment(target: Target) -> tuple[tuple[str, str], ...]:
+    """The image's ENV, sorted; what matrix.yaml sets for the target wins."""
+    env = {
+        "PATH": f"/{VENV}/bin:{_SYSTEM_PATH}",
+        "VIRTUAL_ENV": f"/{VENV}",
+        "LANG": "C.UTF-8",
+        # Any uid of group 0 can write here; an engine that meets an unknown uid would say `/`.
+        "HOME": "/home/trainyard",
+        # In force in every later RUN of a child image, for pip and for uv: neither may swap torch.
+        "PIP_CONSTRAINT": f"/{CONSTRAINTS}",
+        "UV_CONSTRAINT": f"/{CONSTRAINTS}",
+        "UV_PYTHON_DOWNLOADS": "never",
+        **_ACCELERATOR_ENV.get(target.accelerator, {}),
+        **dict(target.env),
+    }
+    return tuple(sorted(env.items()))
+
+
+def apt_sources(base: Base, snapshot: str) -> str:
+    """deb822 sources (sources.list(5)) at the lock's instant, so that a child gets the versions that fit its base."""
+    stamp = snapshot.replace("-", "").replace(":", "")
+    keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    stanzas = [
+        f"Types: deb\nURIs: {base.snapshot}/{archive}/{stamp}\nSuites: {suites}\n"
+        f"Components: main\nSigned-By: {keyring}\nCheck-Valid-Until: no\n"
+        for archive, suites in (
+            ("debian", f"{base.suite} {base.suite}-updates"),
+            ("debian-security", f"{base.suite}-security"),
+        )
+    ]
+    return "\n".join(stanzas)
+
+
+def runtime_files(
+    target: Target, platform: Platform, *, wheels: WheelLock, debs: DebLock, payload: Mapping[str, bytes]
+) -> tuple[ImageFile, ...]:
+    """The top layer: the venv's own files, constraints, claims, and the payload, sorted by path."""
+    python = target.base.python
+    shipped = [
+        ImageFile(path=path, data=data, mode=0o755 if "/bin/" in path else 0o644) for path, data in payload.items()
+    ]
+    links = {"python": f"/usr/bin/python{python}", "python3": "python", f"python{python}": "python"}
+    files = [
+        *shipped,
+        *(ImageFile(path=f"{VENV}/bin/{name}", link=link) for name, link in links.items()),
+        ImageFile(path=f"{VENV}/pyvenv.cfg", data=_pyvenv(debs, python), mode=0o664),
+        ImageFile(path=CONSTRAINTS, data=_constraints(wheels)),
+        ImageFile(path=CLAIMS, data=_claims(target, platform, wheels)),
+    ]
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _pyvenv(debs: DebLock, python: str) -> bytes:
+    """pyvenv.cfg (PEP 405); the version is Debian's upstream one."""
+    deb = debs.deb(f"python{python}")
+    version = deb.version.partition("-")[0] if deb else python
+    return f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {version}\n".encode()
+
+
+def _constraints(wheels: WheelLock) -> bytes:
+    return "".join(f"{wheel.requirement}\n" for wheel in wheels.wheels).encode()
+
+
+def _claims(target: Target, platform: Platform, wheels: WheelLock) -> bytes:
+    """What the image says of itself, for the checks to hold against what it is."""
+    claims = {
+        "schema": 1,
+        "target": target.name,
+        "accelerator": target.accelerator,
+        "toolkit": target.toolkit,
+        "platform": str(platform),
+        "python": target.base.python,
+        "wheels": {wheel.name: wheel.version for wheel in wheels.wheels},
+        "requires": target.requires.model_dump(exclude_none=True),
+    }
+    return (json.dumps(claims, indent=1, sort_keys=True) + "\n").encode()
