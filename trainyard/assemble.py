@@ -1,0 +1,131 @@
+"""Plan -> layer blobs in the store: what is there by key is taken, the rest is built, largest first."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from trainyard.layers import LayerSpec
+from trainyard.oci.codec import Codec
+from trainyard.oci.layer import write_layer
+from trainyard.oci.members import Member, check_image
+from trainyard.sources import LayerSources
+from trainyard.store import LayerRecord, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Whom to tell: a layer begins, its content flows (bytes), it is done."""
+
+    begin: Callable[[LayerSpec], object] = lambda _spec: None
+    flow: Callable[[LayerSpec, int], object] = lambda _spec, _count: None
+    done: Callable[[LayerSpec, LayerRecord], object] = lambda _spec, _record: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltLayer:
+    """A layer of the image: its spec, its record, and whether it was in the store already."""
+
+    spec: LayerSpec
+    record: LayerRecord
+    cached: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Assembler:
+    """Builds the layers of a plan into a store with `workers` threads; `codec` decides the compressed form."""
+
+    store: Store
+    codec: Codec
+    sources: LayerSources
+    workers: int
+    progress: Progress = field(default_factory=Progress)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def missing(self, specs: Sequence[LayerSpec]) -> list[LayerSpec]:
+        """The specs whose layer must be built."""
+        return [spec for spec in specs if self.store.layer(self.record_key(spec)) is None]
+
+    def record_key(self, spec: LayerSpec) -> str:
+        """The store's name for a layer in this compression."""
+        return f"{spec.key}-{self.codec.name}"
+
+    def build(self, specs: Sequence[LayerSpec]) -> list[BuiltLayer]:
+        """Every layer, in the order of `specs`; the first failure stops the others and is raised."""
+        todo = self.missing(specs)
+        ordered = sorted(todo, key=_weight, reverse=True)
+        with ThreadPoolExecutor(max_workers=self.workers, thread_name_prefix="layer") as pool:
+            futures = {spec.key: pool.submit(self._build_one, spec) for spec in ordered}
+            try:
+                wait(futures.values(), return_when=FIRST_EXCEPTION)
+            finally:
+                # Reached by Ctrl-C too: the threads see the flag at their next chunk, and leave nothing behind.
+                unfinished = any(not future.done() or future.exception() for future in futures.values())
+                if unfinished:
+                    self._stop.set()
+                    pool.shutdown(wait=True, cancel_futures=True)
+        for future in futures.values():
+            if not future.cancelled():
+                future.result()
+        built = {spec.key for spec in todo}
+        return [self._finished(spec, cached=spec.key not in built) for spec in specs]
+
+    def _finished(self, spec: LayerSpec, *, cached: bool) -> BuiltLayer:
+        record = self.store.layer(self.record_key(spec))
+        assert record is not None, f"{spec.title} was built, and is not in the store"
+        return BuiltLayer(spec=spec, record=record, cached=cached)
+
+    def _build_one(self, spec: LayerSpec) -> LayerRecord:
+        self.progress.begin(spec)
+        with self.store.scratch() as folder:
+            blob = folder / "blob"
+            with blob.open("wb", buffering=0) as sink:
+                written = write_layer(
+                    self.sources.entries(spec, stop=self._stop.is_set),
+                    mtime=spec.mtime,
+                    codec=self.codec,
+                    sink=sink,
+                    stop=self._stop.is_set,
+                    on_bytes=lambda count: self.progress.flow(spec, count),
+                )
+                os.fsync(sink.fileno())
+            record = LayerRecord(
+                key=self.record_key(spec),
+                diff_id=written.diff_id,
+                digest=written.digest,
+                size=written.size,
+                content_size=written.content_size,
+                files=written.files,
+                media_type=written.media_type,
+            )
+            self.store.facts(f"members-{spec.key}", lambda: [member.to_json() for member in written.members])
+            self.store.keep_layer(record, blob)
+        self.progress.done(spec, record)
+        return record
+
+
+def check_conflicts(store: Store, specs: Sequence[LayerSpec]) -> None:
+    """Refuse an image in which two packages own one path, or one hides another behind a link."""
+    check_image([tuple(_members(store, spec)) for spec in specs])
+
+
+def _members(store: Store, spec: LayerSpec) -> Iterator[Member]:
+    facts = store.facts(f"members-{spec.key}", list)
+    assert isinstance(facts, list)
+    return (Member.from_json(item) for item in facts)
+
+
+def _weight(spec: LayerSpec) -> int:
+    """How long a layer takes, roughly: bytes of its inputs, times what its kind costs."""
+    size = sum(item.size for item in (*spec.debs, *spec.wheels)) // spec.parts
+    return size * {"bytecode": 20, "stdlib": 40, "debs": 4}.get(spec.kind.value, 1)
+
+
+def store_bytes_needed(specs: Sequence[LayerSpec]) -> int:
+    """Bytes of disk that building these layers may take, from the sizes of their inputs."""
+    return sum(sum(item.size for item in (*spec.debs, *spec.wheels)) // spec.parts for spec in specs) * 5 // 4
+
+

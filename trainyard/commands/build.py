@@ -1,0 +1,124 @@
+"""`invoke build`: fetch, assemble, hold against the golden record, test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainyard.assemble import Assembler, Progress
+from trainyard.build import BuiltImage, build_image, hold_against_golden, record_golden
+from trainyard.commands.display import Display
+from trainyard.fetch import fetch_inputs
+from trainyard.layers import LayerKind, LayerSpec
+from trainyard.matrix.model import Target
+from trainyard.plan import Plan
+from trainyard.platforms import Platform
+from trainyard.report import Report
+from trainyard.workspace import Workspace
+
+_COMPILED = (LayerKind.STDLIB, LayerKind.BYTECODE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seconds:
+    """How long each stage took."""
+
+    fetch: float
+    assemble: float
+    smoke: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOutcome:
+    """A built image, how long it took, and its report unless smoke was left out."""
+
+    built: BuiltImage
+    seconds: Seconds
+    report: Report | None = None
+
+    def document(self) -> dict[str, object]:
+        """The image's part of `invoke build --json`."""
+        plan, image = self.built.plan, self.built.image
+        layers = [
+            {
+                "key": layer.spec.key,
+                "diff_id": layer.record.diff_id,
+                "digest": layer.record.digest,
+                "size": layer.record.size,
+                "content_size": layer.record.content_size,
+                "created_by": layer.spec.title,
+                "cached": layer.cached,
+            }
+            for layer in self.built.layers
+            if layer.record.files
+        ]
+        return {
+            "target": plan.target,
+            "platform": str(plan.platform),
+            "tag": plan.tag,
+            "digest": image.digest,
+            "config_digest": image.config_digest,
+            "layers": layers,
+            "size": self.built.size,
+            "layout": str(self.built.layout),
+            "seconds": {
+                "fetch": round(self.seconds.fetch, 3),
+                "assemble": round(self.seconds.assemble, 3),
+                "smoke": None if self.seconds.smoke is None else round(self.seconds.smoke, 3),
+            },
+            "report": None if self.report is None else self.report.to_document(),
+        }
+
+
+def build(
+    workspace: Workspace, target: Target, platform: Platform, *, compression: str, record: bool, display: Display
+) -> BuildOutcome:
+    """Build one image and hold it against its golden record; with `record`, write that record first."""
+    plan = workspace.plan(target, platform)
+    with workspace.store.exclusive(), display.assembling(plan) as progress:
+        if record:
+            _record(workspace, target, plan, progress, display)
+        assembler = workspace.assembler(target, compression=compression, progress=progress)
+        start = workspace.clock()
+        _fetch(workspace, plan, assembler, assembler.missing(plan.layers), display)
+        fetched = workspace.clock()
+        built = build_image(workspace.project, plan, assembler)
+        hold_against_golden(workspace.project, built, compression=compression)
+        seconds = Seconds(fetch=fetched - start, assemble=workspace.clock() - fetched)
+    return BuildOutcome(built=built, seconds=seconds)
+
+
+def _record(workspace: Workspace, target: Target, plan: Plan, progress: Progress, display: Display) -> None:
+    """The record is always of the default compression."""
+    assembler = workspace.assembler(target, compression="zstd", progress=progress)
+    golden, moved = record_golden(
+        workspace.project,
+        plan,
+        assembler,
+        provide=lambda specs: _fetch(workspace, plan, assembler, specs, display),
+    )
+    path = workspace.project.relative(workspace.project.golden(plan.target, plan.platform))
+    workspace.say(f"{path}: {'recorded' if moved else 'unchanged'}, {golden.manifest_digest}")
+
+
+def _fetch(
+    workspace: Workspace, plan: Plan, assembler: Assembler, specs: Sequence[LayerSpec], display: Display
+) -> None:
+    """Bring the inputs of those layers into the store; nothing is fetched for a layer that stands."""
+    missing = [spec for spec in specs if workspace.store.layer(assembler.record_key(spec)) is None]
+    wheels = {wheel.sha256: wheel for spec in missing for wheel in spec.wheels}
+    debs = {deb.sha256: deb for spec in missing for deb in spec.debs}
+    if any(spec.kind in _COMPILED for spec in missing):
+        debs |= {deb.sha256: deb for deb in assembler.sources.python_debs()}
+    if wheels or debs:
+        with display.fetching([*wheels.values(), *debs.values()]) as on_bytes:
+            fetch_inputs(
+                workspace.store,
+                wheels=list(wheels.values()),
+                debs=list(debs.values()),
+                lock=plan.wheels,
+                deb_lock=plan.debs,
+                origin=workspace.deb_origin(plan),
+                settings=workspace.settings,
+                on_bytes=on_bytes,
+            )
