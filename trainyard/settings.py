@@ -22,7 +22,7 @@ class Settings:
     environ: Mapping[str, str]
 
 
-_SCRUBBED = ("PIP_", "UV_", "PYTHON", "DOCKER_")
+_SCRUBBED = ("PIP_", "UV_", "PYTHON", "DOCKER_", "TRAINYARD_")
 # Of those, the ones that say how to reach an index, not what to choose from it.
 _KEPT = ("UV_DEFAULT_INDEX", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_HTTP_TIMEOUT", "UV_OFFLINE")
 

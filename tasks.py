@@ -1,0 +1,279 @@
+"""trainyard's commands: `invoke --list`. Flags and printing only; the work is in trainyard/commands."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import platform as host
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from invoke import Collection, Exit, task
+
+from trainyard.errors import TrainyardError, UsageError
+from trainyard.paths import Project
+from trainyard.platforms import Platform
+from trainyard.settings import settings_from
+
+if TYPE_CHECKING:
+    from invoke import Context
+
+    from trainyard.commands.display import Display
+    from trainyard.matrix.model import Target
+    from trainyard.workspace import Workspace
+
+ROOT = Path(__file__).parent
+INTERRUPTED = 130
+
+
+def command(**options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A task whose expected failures print as `error:` and `hint:`; bugs keep their traceback."""
+
+    def wrap(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> None:
+            try:
+                return function(*args, **kwargs)
+            except TrainyardError as error:
+                hint = f"\nhint: {error.hint}" if error.hint else ""
+                raise Exit(f"error: {error.message}{hint}", code=error.exit_code) from None
+            except KeyboardInterrupt:
+                raise Exit("\ninterrupted; the same command goes on from here", code=INTERRUPTED) from None
+
+        decorated: Callable[..., None] = task(**options)(run)
+        return decorated
+
+    return wrap
+
+
+def workspace(*, quiet: bool = False) -> tuple[Workspace, Display]:
+    """The one place that looks at the environment, the host and the clock."""
+    from rich.console import Console
+
+    from trainyard.commands.display import Display
+    from trainyard.workspace import Workspace
+
+    display = Display(Console(stderr=True), quiet=quiet)
+    settings = settings_from(os.environ, home=Path.home(), cores=os.cpu_count() or 1)
+    return (
+        Workspace(
+            project=Project(ROOT),
+            settings=settings,
+            host=Platform.of_machine(host.system(), host.machine()),
+            clock=time.monotonic,
+            today=lambda: time.strftime("%Y-%m-%dT00:00:00Z", time.gmtime()),
+            say=display.say,
+        ),
+        display,
+    )
+
+
+def emit(document: object) -> None:
+    """The data of a command: one JSON document on stdout."""
+    print(json.dumps(document, indent=1, default=str))
+
+
+def chosen(names: Sequence[str]) -> Sequence[str]:
+    """The `--target` values; invoke turns a bare `--target` into nothing, which must not mean `the default`."""
+    words = sys.argv[1:]
+    bare = any(
+        word == "--target" and (not words[at + 1 :] or words[at + 1].startswith("-")) for at, word in enumerate(words)
+    )
+    if bare or "" in names:
+        raise UsageError("--target needs a value", hint="`invoke list` shows the targets")
+    return names
+
+
+def cells(space: Workspace, names: Sequence[str], platform: str) -> list[tuple[Target, Platform]]:
+    """What `--target` and `--platform` mean."""
+    from trainyard.commands.select import select_platforms, select_targets
+
+    return [
+        (target, one)
+        for target in select_targets(space.matrix, chosen(names))
+        for one in select_platforms(target, platform, space.host)
+    ]
+
+
+JSON = {"json": "One JSON document on stdout."}
+TARGET = {"target": "A target of matrix.yaml; may repeat.", "platform": "os/arch, or `all`; default: this host's."}
+
+
+@command(name="list", help=JSON)
+def list_(_: Context, json: bool = False) -> None:
+    """Targets and platforms: locked, recorded, built, tested, or why not."""
+    from trainyard.commands.listing import list_cells, listing_table
+
+    space, display = workspace()
+    found = list_cells(space)
+    if json:
+        emit({"schema": 1, "cells": [dataclasses.asdict(cell) for cell in found]})
+    else:
+        display.print_table(listing_table(found))
+
+
+@command(
+    iterable=["target"],
+    help={
+        **JSON,
+        "target": "A target of matrix.yaml; may repeat. Default: all.",
+        "check": "Write nothing; say every reason why a lock is stale, and ask pip and pip-tools.",
+        "upgrade": "Move to the newest versions up to --until.",
+        "package": "Only this package may move.",
+        "until": "Cut-off, a date or an RFC 3339 instant; default: the lock's own, with --upgrade today 00:00 UTC.",
+    },
+)
+def lock(
+    _: Context,
+    target: Sequence[str],
+    check: bool = False,
+    upgrade: bool = False,
+    package: str = "",
+    until: str = "",
+    json: bool = False,
+) -> None:
+    """Resolve matrix.yaml and write lockfiles/."""
+    from trainyard.commands.lock import LockRequest, check_locks, write_locks
+    from trainyard.commands.select import select_targets
+
+    space, _display = workspace()
+    targets = select_targets(space.matrix, chosen(target), every=True)
+    if check:
+        results = check_locks(space, targets)
+    else:
+        results = write_locks(space, targets, LockRequest(upgrade=upgrade, package=package, until=until))
+    if json:
+        emit({"schema": 1, "locks": [dataclasses.asdict(result) for result in results]})
+    for result in results:
+        space.say(result.line())
+    if any(result.problems for result in results):
+        raise TrainyardError("a lock is not what matrix.yaml asks for", hint="invoke lock")
+
+
+@command(iterable=["target"], help={**JSON, **TARGET})
+def plan(_: Context, target: Sequence[str], platform: str = "", json: bool = False) -> None:
+    """Print the resolved Plan: layers, keys, config."""
+    from trainyard.commands.plan import plan_document, plan_lines
+
+    space, _display = workspace()
+    plans = [space.plan(*cell) for cell in cells(space, target, platform)]
+    if json:
+        emit({"schema": 1, "images": [plan_document(one, space.store) for one in plans]})
+        return
+    for one in plans:
+        print("\n".join(plan_lines(one, space.store)))
+
+
+@command(
+    iterable=["target"],
+    help={
+        **JSON,
+        **TARGET,
+        "compression": "zstd or gzip (Docker < 23, enroot < 4); same diff ids.",
+        "record": "Write the golden record after a change of inputs.",
+        "smoke": "--no-smoke leaves the tests out.",
+    },
+)
+def build(
+    _: Context,
+    target: Sequence[str],
+    platform: str = "",
+    compression: str = "zstd",
+    record: bool = False,
+    smoke: bool = True,
+    json: bool = False,
+) -> None:
+    """Assemble images, hold them against the golden record, test them from the inside."""
+    from trainyard.commands.build import build_all
+
+    space, display = workspace()
+    outcomes = build_all(
+        space, cells(space, target, platform), compression=compression, record=record, smoke=smoke, display=display
+    )
+    if json:
+        emit({"schema": 1, "images": [outcome.document() for outcome in outcomes], "index": None})
+    failed = [outcome for outcome in outcomes if outcome.report is not None and not outcome.report.ok]
+    if failed:
+        raise TrainyardError("a smoke check failed", hint="the table above says which; `invoke smoke` runs them again")
+
+
+@command(
+    iterable=["target", "only"],
+    help={
+        **JSON,
+        **TARGET,
+        "only": "Run this check only; may repeat.",
+        "require_device": "A check that finds no device fails instead of being skipped.",
+        "runner": "auto or native.",
+    },
+)
+def smoke(
+    _: Context,
+    target: Sequence[str],
+    only: Sequence[str],
+    platform: str = "",
+    require_device: bool = False,
+    runner: str = "auto",
+    json: bool = False,
+) -> None:
+    """Run the checks inside built images."""
+    from trainyard.commands.smoke import SmokeRequest, smoke_all
+
+    space, display = workspace()
+    request = SmokeRequest(runner=runner, only=tuple(only), require_device=require_device)
+    reports = smoke_all(space, cells(space, target, platform), request, display)
+    if json:
+        emit({"schema": 1, "reports": [report.to_document() for report in reports]})
+    if any(not report.ok for report in reports):
+        raise TrainyardError("a smoke check failed", hint="docs/troubleshooting.md#a-check-fails")
+
+
+@command(iterable=["target"], help={**JSON, **TARGET})
+def verify(_: Context, target: Sequence[str], platform: str = "", json: bool = False) -> None:
+    """Build again from an empty cache in another environment, and compare."""
+    from trainyard.commands.verify import verify_all
+
+    space, display = workspace()
+    results = verify_all(space, cells(space, target, platform), display)
+    if json:
+        emit({"schema": 1, "images": [dataclasses.asdict(result) for result in results]})
+    if any(result.differences for result in results):
+        raise TrainyardError("NOT REPRODUCIBLE", hint="docs/troubleshooting.md#not-reproducible")
+
+
+@command(
+    help={
+        **JSON,
+        "layers": "Built layers, facts and unpacked trees.",
+        "inputs": "Downloaded wheels and debs.",
+        "dist": "Finished images.",
+    }
+)
+def clean(_: Context, layers: bool = False, inputs: bool = False, dist: bool = False, json: bool = False) -> None:
+    """Give disk back; without flags all that can be made again without a download."""
+    from trainyard.commands.clean import clean as run
+
+    space, _display = workspace()
+    freed = run(space, layers=layers, inputs=inputs, dist=dist)
+    if json:
+        emit({"schema": 1, "freed": [dataclasses.asdict(item) for item in freed]})
+    for item in freed:
+        space.say(f"{item.what}: {item.bytes / 1e9:.2f} GB given back")
+
+
+@command(help={"full": "Also what takes gigabytes and minutes: the real build, verify, the engines."})
+def check(context: Context, full: bool = False) -> None:
+    """All that CI checks: style, types, tests, locks, generated files."""
+    steps = ["ruff check .", "ruff format --check .", "mypy", "pytest" if full else "pytest -m 'not real'"]
+    for step in steps:
+        print(f"$ {step}", file=sys.stderr)
+        context.run(f"{shlex.quote(sys.executable)} -m {step}", in_stream=False)
+
+
+ns = Collection(list_, lock, plan, build, smoke, verify, clean, check)

@@ -1,0 +1,48 @@
+"""The one reading of the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard.settings import Settings, settings_from
+
+HOME = Path("/home/somebody")
+
+
+def settings(**environ: str) -> Settings:
+    return settings_from(environ, home=HOME, cores=4)
+
+
+@pytest.mark.parametrize(
+    "name", ["PIP_CONSTRAINT", "PIP_INDEX_URL", "UV_CONSTRAINT", "UV_INDEX", "PYTHONPATH", "DOCKER_HOST", "SOURCE_DATE_EPOCH"]
+)
+def test_what_could_change_a_result_does_not_reach_child_processes(name: str) -> None:
+    assert name not in settings(**{name: "x"}).environ
+
+
+@pytest.mark.parametrize("name", ["PATH", "SSL_CERT_FILE", "https_proxy", "UV_DEFAULT_INDEX"])
+def test_what_only_says_how_to_reach_the_network_does(name: str) -> None:
+    assert settings(**{name: "x"}).environ[name] == "x"
+
+
+def test_the_cache_is_below_home_unless_told() -> None:
+    assert settings().cache == HOME / ".cache" / "trainyard"
+    assert settings(XDG_CACHE_HOME="/x").cache == Path("/x/trainyard")
+    assert settings(XDG_CACHE_HOME="/x", TRAINYARD_CACHE="/y").cache == Path("/y")
+
+
+def test_an_empty_variable_is_an_unset_one() -> None:
+    assert settings(TRAINYARD_CACHE="", TRAINYARD_DEBIAN_MIRROR="") == settings()
+
+
+@pytest.mark.parametrize(("value", "ci"), [("true", True), ("1", True), ("", False), ("false", False)])
+def test_ci_is_recognised(value: str, ci: bool) -> None:
+    assert settings(CI=value).ci is ci
+
+
+def test_workers_follow_the_cores_within_bounds_and_can_be_set() -> None:
+    assert settings_from({}, home=HOME, cores=1).workers == 2
+    assert settings_from({}, home=HOME, cores=64).workers == 8
+    assert settings(TRAINYARD_WORKERS="3").workers == 3

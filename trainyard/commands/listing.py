@@ -1,0 +1,75 @@
+"""`invoke list`: what stands, per target and platform."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainyard.build import read_golden
+from trainyard.commands.reports import last_report
+from trainyard.errors import TrainyardError
+from trainyard.matrix.model import Target
+from trainyard.oci.layout import read_layout
+from trainyard.platforms import Platform
+from trainyard.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One target on one platform: is it locked, recorded, built, tested, and if not, why not."""
+
+    target: str
+    platform: str
+    title: str
+    locked: bool
+    recorded: str | None
+    built: str | None
+    size: int | None
+    report: str | None
+    reasons: tuple[str, ...]
+
+
+def list_cells(workspace: Workspace) -> tuple[Cell, ...]:
+    """Every cell of the matrix, in name order."""
+    matrix = workspace.matrix
+    return tuple(
+        _cell(workspace, target, platform)
+        for target in (matrix.target(name) for name in sorted(matrix.targets))
+        for platform in target.platforms
+    )
+
+
+def _cell(workspace: Workspace, target: Target, platform: Platform) -> Cell:
+    reasons = list(workspace.lock_problems(target, platform))
+    locked = not reasons
+    recorded = None
+    path = workspace.project.golden(target.name, platform)
+    try:
+        if golden := read_golden(workspace.project, path):
+            recorded = golden.manifest_digest
+            if locked and workspace.plan(target, platform).key != golden.plan_key:
+                reasons.append("inputs moved since the golden record")
+        elif locked:
+            reasons.append(f"{workspace.project.relative(path)} is missing")
+    except TrainyardError as error:
+        reasons.append(error.message)
+    built, size = _built(workspace, target, platform)
+    report = last_report(workspace.project, target.name, platform)
+    return Cell(
+        target=target.name,
+        platform=str(platform),
+        title=target.title,
+        locked=locked,
+        recorded=recorded,
+        built=built,
+        size=size,
+        report=report.summary() if report and report.digest == built else None,
+        reasons=tuple(reasons),
+    )
+
+
+def _built(workspace: Workspace, target: Target, platform: Platform) -> tuple[str | None, int | None]:
+    try:
+        layout = read_layout(workspace.project.dist(target.name, platform))
+    except (OSError, ValueError, TrainyardError):
+        return None, None
+    return layout.images[0].digest, sum(layer.size for layer in layout.images[0].layers)
