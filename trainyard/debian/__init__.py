@@ -1,0 +1,1 @@
+"""Debian: archives, their signatures and indexes, packages without their scripts."""
