@@ -11,6 +11,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,11 +68,18 @@ def workspace(*, quiet: bool = False) -> tuple[Workspace, Display]:
             settings=settings,
             host=Platform.of_machine(host.system(), host.machine()),
             clock=time.monotonic,
-            today=lambda: time.strftime("%Y-%m-%dT00:00:00Z", time.gmtime()),
+            now=lambda: datetime.now(UTC),
+            apt_sources=apt_sources,
             say=display.say,
         ),
         display,
     )
+
+
+def apt_sources() -> dict[str, str]:
+    """The host's apt configuration, file name -> text; empty on a host without apt."""
+    files = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
+    return {file.name: file.read_text("utf-8", "replace") for file in sorted(files) if file.is_file()}
 
 
 def emit(document: object) -> None:

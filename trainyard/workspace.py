@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 
 from trainyard.assemble import Assembler, Progress
+from trainyard.debian.mirror import mirror_parent
+from trainyard.download import Downloader
 from trainyard.errors import LockError
 from trainyard.lock.freshness import stale_deb_reasons, stale_reasons
 from trainyard.lock.model import DebLock, WheelLock, parse_deb_lock, parse_wheel_lock
@@ -27,14 +30,15 @@ from trainyard.wheels.archive import Site
 class Workspace:
     """One project on one host; `host` is None on a machine that no image of ours fits.
 
-    `clock` gives seconds, for durations only; `today` an RFC 3339 date, for a lock's default cut-off only.
+    `clock` gives seconds, for durations only; `now` the UTC instant, for a lock's cut-off and expiry dates only.
     """
 
     project: Project
     settings: Settings
     host: Platform | None
     clock: Callable[[], float]
-    today: Callable[[], str]
+    now: Callable[[], datetime]
+    apt_sources: Callable[[], Mapping[str, str]]
     say: Callable[[str], None] = field(default=lambda _line: None)
 
     @cached_property
@@ -88,6 +92,20 @@ class Workspace:
         assert wheels is not None
         assert debs is not None
         return make_plan(target, platform, wheels=wheels, debs=debs, payload=load_payload())
+
+    def today(self) -> str:
+        """00:00 UTC of today, RFC 3339: the default cut-off of a lock that moves."""
+        return f"{self.now():%Y-%m-%d}T00:00:00Z"
+
+    def downloader(self, on_bytes: Callable[[int], object] | None = None) -> Downloader:
+        """What fetches URLs for this host."""
+        return Downloader(self.settings.environ, on_bytes=on_bytes)
+
+    def mirror(self, target: Target) -> str:
+        """The Debian mirror's parent URL: matrix.yaml's, the environment's, or the host's own."""
+        return mirror_parent(
+            matrix=target.base.mirror, setting=self.settings.debian_mirror, apt_sources=self.apt_sources()
+        )
 
     def host_debs(self, target: Target) -> DebLock:
         """The lock of the target's base for this host's architecture: its Python compiles bytecode."""

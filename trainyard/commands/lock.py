@@ -1,0 +1,178 @@
+"""`invoke lock`: resolve, say what moved, write; or only say what is stale."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.debian.archive import DebArchive
+from trainyard.debian.review import problems as review_problems
+from trainyard.errors import TrainyardError, UsageError
+from trainyard.files import write_atomic
+from trainyard.lock.debian import lock_base, render_deb_lock
+from trainyard.lock.freshness import stale_deb_reasons
+from trainyard.lock.model import DebLock, LockedDeb, LockedWheel, WheelLock
+from trainyard.lock.render import render_wheel_lock
+from trainyard.lock.resolve import resolve_wheels
+from trainyard.matrix.model import Target
+from trainyard.platforms import Platform
+from trainyard.workspace import Workspace
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRequest:
+    """`upgrade` moves everything to the newest up to `until`; `package` lets only that wheel move."""
+
+    upgrade: bool = False
+    package: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockResult:
+    """One lock file: what became of it, what moved in it, and what is wrong with it."""
+
+    lock: str
+    outcome: str
+    moved: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    hint: str = ""
+
+    def line(self) -> str:
+        """The result for a person."""
+        return "\n  ".join([f"{self.lock}: {self.outcome}", *self.moved, *self.problems])
+
+
+def write_locks(workspace: Workspace, targets: Sequence[Target], request: LockRequest) -> tuple[LockResult, ...]:
+    """Resolve every base and target; a target that fails does not stop the others, and leaves no file."""
+    until = cut_off(request.until)
+    return (*_lock_bases(workspace, targets, request), *_lock_wheels(workspace, targets, request, until))
+
+
+def cut_off(text: str) -> str:
+    """`--until` as an RFC 3339 UTC instant: a date means its first second; empty stays empty."""
+    if not text or _INSTANT.fullmatch(text):
+        return text
+    if _DATE.fullmatch(text):
+        return f"{text}T00:00:00Z"
+    raise UsageError(f"--until {text!r} is no date", hint="write 2026-12-01 or 2026-12-01T06:00:00Z")
+
+
+def _lock_bases(workspace: Workspace, targets: Sequence[Target], request: LockRequest) -> Iterator[LockResult]:
+    cells = {
+        (target.base_name, platform.arch): target
+        for target in targets
+        for platform in target.platforms
+        if platform.os == "linux"
+    }
+    for (name, arch), target in sorted(cells.items(), key=lambda item: item[0]):
+        old = workspace.read_deb_lock(name, arch)
+        reasons = ("it is missing",) if old is None else stale_deb_reasons(name, target.base, arch, old)
+        path = workspace.project.deb_lock(name, arch)
+        if not reasons and not request.upgrade:
+            # The archive has no past: resolving again would move packages that nobody asked to move.
+            yield LockResult(lock=workspace.project.relative(path), outcome="fresh")
+            continue
+        yield _guarded(
+            workspace.project.relative(path),
+            lambda target=target, arch=arch, old=old, path=path: _lock_base(workspace, target, arch, old, path),
+        )
+
+
+def _lock_base(workspace: Workspace, target: Target, arch: str, old: DebLock | None, path: Path) -> LockResult:
+    new = lock_base(
+        target.base_name,
+        target.base,
+        arch,
+        downloader=workspace.downloader(),
+        mirror=workspace.mirror(target),
+        store=workspace.store,
+        now=workspace.now(),
+        review=_review,
+    )
+    if old is not None and (new.debs, new.inputs) == (old.debs, old.inputs):
+        # Only the archive's date moved; the packages did not, so the lock and all that is built from it stay.
+        return LockResult(lock=workspace.project.relative(path), outcome="unchanged")
+    write_atomic(path, render_deb_lock(workspace.project, new).encode())
+    return LockResult(
+        lock=workspace.project.relative(path), outcome=f"{len(new.debs)} packages", moved=_moved(old, new.debs)
+    )
+
+
+def _review(deb: LockedDeb, path: Path) -> list[str]:
+    return review_problems(DebArchive(path, name=deb.name, version=deb.version))
+
+
+def _lock_wheels(
+    workspace: Workspace, targets: Sequence[Target], request: LockRequest, until: str
+) -> Iterator[LockResult]:
+    for target in targets:
+        for platform in target.platforms:
+            path = workspace.project.wheel_lock(target.name, platform)
+            yield _guarded(
+                workspace.project.relative(path),
+                lambda target=target, platform=platform: _lock_target(workspace, target, platform, request, until),
+            )
+
+
+def _lock_target(
+    workspace: Workspace, target: Target, platform: Platform, request: LockRequest, until: str
+) -> LockResult:
+    path = workspace.project.wheel_lock(target.name, platform)
+    old = workspace.read_wheel_lock(target, platform)
+    keep = _kept(old, request)
+    moment = until or (old.until if old and not request.upgrade else workspace.today())
+    new = resolve_wheels(target, platform, until=moment, settings=workspace.settings, keep=keep)
+    if old is not None and (new.wheels, new.inputs) == (old.wheels, old.inputs):
+        return LockResult(lock=workspace.project.relative(path), outcome=f"unchanged, up to {old.until}")
+    write_atomic(path, render_wheel_lock(workspace.project, new).encode())
+    return LockResult(
+        lock=workspace.project.relative(path),
+        outcome=f"{len(new.wheels)} wheels up to {new.until}, {sum(w.size for w in new.wheels) / 1e6:.0f} MB",
+        moved=_moved(old, new.wheels),
+    )
+
+
+def _kept(old: WheelLock | None, request: LockRequest) -> tuple[LockedWheel, ...]:
+    """With --package every other wheel stays where it is."""
+    if not request.package:
+        return ()
+    if old is None or old.wheel(request.package) is None:
+        raise UsageError(f"no locked wheel is called {request.package!r}", hint="invoke lock")
+    return tuple(wheel for wheel in old.wheels if wheel != old.wheel(request.package))
+
+
+def _moved(
+    old: WheelLock | DebLock | None, new: Sequence[LockedWheel] | Sequence[LockedDeb]
+) -> tuple[str, ...]:
+    """`+ name version`, `- name version`, `name a -> b`; nothing for a first lock."""
+    if old is None:
+        return ()
+    items = old.wheels if isinstance(old, WheelLock) else old.debs
+    before = {item.name: item for item in items}
+    after = {item.name: item for item in new}
+    lines = [f"- {name} {before[name].version}" for name in before if name not in after]
+    lines += [f"+ {name} {after[name].version}" for name in after if name not in before]
+    for name in before:
+        if name in after and after[name].sha256 != before[name].sha256:
+            versions = (before[name].version, after[name].version)
+            same = " (another file of the same version)" if versions[0] == versions[1] else ""
+            lines.append(f"{name} {versions[0]} -> {versions[1]}{same}")
+    return tuple(lines)
+
+
+def _guarded(name: str, work: Callable[[], LockResult]) -> LockResult:
+    """One lock's expected failure as a result, so that the others go on."""
+    try:
+        return work()
+    except UsageError:
+        raise
+    except TrainyardError as error:
+        return LockResult(
+            lock=name, outcome="not locked", problems=tuple(error.message.splitlines()), hint=error.hint
+        )
