@@ -39,7 +39,7 @@ def shown(url: str) -> str:
 @contextmanager
 def passing_errors(url: str) -> Iterator[None]:
     """Turns urllib3's errors into PassingError, or into FetchError where trying again cannot help."""
-    host = urlsplit(url).hostname
+    host = _http_parts(url).hostname
     try:
         yield
     except http.NameResolutionError:
@@ -58,7 +58,7 @@ def passing_errors(url: str) -> Iterator[None]:
             ) from None
         raise PassingError(f"no TLS connection to {host}") from None
     except http.LocationValueError:
-        raise FetchError(f"{shown(url)} is not a URL that can be fetched") from None
+        raise FetchError(f"{shown(url)} names no host") from None
     except http.HTTPError:
         raise PassingError("the connection was cut") from None
 
@@ -92,7 +92,7 @@ class Connections:
 
     def _follow(self, url: str, offset: int) -> urllib3.BaseHTTPResponse:
         """The answer after redirects; credentials in `url` go to its own origin and to no other."""
-        first = current = urlsplit(url)
+        first = current = _http_parts(url)
         for _ in range(REDIRECTS + 1):
             headers = {"User-Agent": "trainyard", "Accept-Encoding": "identity"}
             if offset:
@@ -113,9 +113,7 @@ class Connections:
             if not location:
                 return response
             response.close()
-            current = urlsplit(urljoin(bare, location))
-            if current.scheme not in _DEFAULT_PORTS:
-                raise FetchError(f"{shown(url)} redirects to something that is not HTTP")
+            current = _http_parts(location, base=bare, what=f"where {shown(url)} redirects to")
         raise FetchError(f"{shown(url)} redirects more than {REDIRECTS} times")
 
     def _pool(self, url: str) -> urllib3.PoolManager:
@@ -188,6 +186,18 @@ def _retry_after(response: urllib3.BaseHTTPResponse) -> float:
         return max(0.0, (until - now).total_seconds())
     except (ValueError, TypeError):
         return 0
+
+
+def _http_parts(url: str, *, base: str = "", what: str = "the URL") -> SplitResult:
+    """The parts of an http or https URL; FetchError for everything else, without showing what it was."""
+    try:
+        parts = urlsplit(urljoin(base, url))
+        is_http = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_http = False
+    if not is_http:
+        raise FetchError(f"{what} is not an http or https URL")
+    return parts
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:

@@ -127,8 +127,8 @@ class Downloader:
                     self._pause(max(failure.wait, self._backoff * 2**number), url)
         raise FetchError(
             f"could not fetch {shown(url)}: {cause} ({ATTEMPTS} attempts{have()})",
-            hint="check the network (http_proxy, https_proxy, no_proxy and SSL_CERT_FILE are honoured), run "
-            "the same command again: it goes on where it stopped, and what is in the cache needs no network",
+            hint="check the network (http_proxy, https_proxy, no_proxy, SSL_CERT_FILE are obeyed), then run "
+            "the same command again: it goes on where it stopped; what is in the cache needs no network",
         )
 
     def _pause(self, seconds: float, url: str) -> None:

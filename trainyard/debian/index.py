@@ -31,6 +31,7 @@ _FIELDS = {
     "Size": "size",
     "SHA256": "sha256",
 }
+_FIELD = re.compile(rf"^({'|'.join(_FIELDS)}):(.*(?:\n[ \t].*)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +83,8 @@ def _stanzas(text: str) -> Iterator[str]:
 
 
 def _fields(stanza: str) -> dict[str, str]:
-    """The wanted fields of a stanza; a line that begins with a space goes on with the field above it."""
-    fields: dict[str, str] = {}
-    last = ""
-    for line in stanza.split("\n"):
-        if line[:1] in (" ", "\t"):
-            if last:
-                fields[last] += line
-            continue
-        key, _, value = line.partition(":")
-        last = _FIELDS.get(key, "")
-        if last:
-            fields[last] = value.strip()
-    return fields
+    """The wanted fields of a stanza, under our names; folded lines (they begin with a space) are joined."""
+    return {_FIELDS[key]: value.strip() for key, value in _FIELD.findall(stanza)}
 
 
 def _package(fields: dict[str, str], archive: str, number: int) -> Package:

@@ -82,7 +82,7 @@ def parse_release(
     if "Valid-Until" in fields and _instant(fields, "Valid-Until", what) < now:
         raise InputError(
             f"{what} was valid until {fields['Valid-Until']}: this mirror is behind",
-            hint="use another one: TRAINYARD_DEBIAN_MIRROR=URL invoke lock; or set this machine's clock right",
+            hint="use another one: TRAINYARD_DEBIAN_MIRROR=URL invoke lock; or correct this machine's clock",
         )
     name = f"{COMPONENT}/binary-{arch}/Packages.xz"
     if name not in files:

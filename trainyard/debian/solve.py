@@ -188,16 +188,13 @@ def _conflicts(closure: Closure, arch: str) -> Iterator[str]:
             providers.setdefault(provided.name, []).append((package, provided))
     for package in closure.packages:
         for relation in _refused(package):
+            if relation.arch not in ("", "any", arch):
+                continue
             for other, provided in providers.get(relation.name, ()):
-                if (
-                    other is not package
-                    and relation.arch in ("", "any", arch)
-                    and _provides(provided, relation)
-                ):
-                    yield (
-                        f"{package.name} {package.version} refuses {relation}, "
-                        f"and {other.name} {other.version} is needed too ({closure.chain(package.name)}; {closure.chain(other.name)})"
-                    )
+                if other is not package and _provides(provided, relation):
+                    chains = f"{closure.chain(package.name)}; {closure.chain(other.name)}"
+                    rival = f"{other.name} {other.version}"
+                    yield f"{package.name} {package.version} refuses {relation}: {rival} ({chains})"
 
 
 def _refused(package: Package) -> Iterator[Relation]:

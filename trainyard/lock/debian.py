@@ -135,5 +135,5 @@ def _check_reviews(debs: tuple[LockedDeb, ...], review: Review, closure: Closure
     if found:
         raise LockError(
             "packages that cannot be unpacked without running their scripts:\n  " + "\n  ".join(found),
-            hint="review the scripts and enter them in trainyard/debian/, or leave the package out of matrix.yaml",
+            hint="enter the scripts, reviewed, in trainyard/debian/, or leave the package out of matrix.yaml",
         )
