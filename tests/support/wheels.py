@@ -13,6 +13,7 @@ import csv
 import hashlib
 import io
 import stat
+import struct
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from trainyard.lock.model import LockedWheel
+from trainyard.wheels.archive import WheelArchive
 
 # The earliest instant that zip can hold: a wheel built twice has the same bytes.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -132,6 +134,47 @@ def locked(path: Path, *, name: str | None = None, version: str | None = None) -
         size=len(content),
         filename=path.name,
     )
+
+
+def installed(archive: WheelArchive) -> dict[str, tuple[int, bytes]]:
+    """Image path -> (mode, content) of all that a wheel installs; each file yields the size it promised."""
+    found = {}
+    for entry in archive.entries():
+        content = b"".join(entry.content)
+        assert len(content) == entry.size, entry.path
+        assert entry.path not in found, entry.path
+        found[entry.path] = (entry.mode, content)
+    return found
+
+
+def forge(path: Path, member: str, **fields: int) -> Path:
+    """Overwrite fields of a member's central directory header: flags, method, crc, compressed, size, mode."""
+    layout = {
+        "flags": (8, "H"),
+        "method": (10, "H"),
+        "crc": (16, "I"),
+        "compressed": (20, "I"),
+        "size": (24, "I"),
+    }
+    layout |= {"mode": (40, "H"), "offset": (42, "I")}
+    data = bytearray(path.read_bytes())
+    header = data.index(b"PK\1\2")
+    while data[header + 46 : header + 46 + len(member)] != member.encode():
+        header = data.index(b"PK\1\2", header + 4)
+    for field, value in fields.items():
+        offset, code = layout[field]
+        struct.pack_into(f"<{code}", data, header + offset, value)
+    path.write_bytes(data)
+    return path
+
+
+def replace_bytes(path: Path, old: bytes, new: bytes) -> Path:
+    """Change content in place, in a wheel built with `compression=ZIP_STORED`; lengths must agree."""
+    data = path.read_bytes()
+    assert len(old) == len(new)
+    assert data.count(old) == 1
+    path.write_bytes(data.replace(old, new))
+    return path
 
 
 def _default_files(name: str) -> dict[str, Content]:

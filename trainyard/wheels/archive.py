@@ -43,7 +43,7 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """A file to install: from the zip (`info`) or made here (`data`); `row` has its hash, if it has one."""
+    """A file to install: from the zip (`info`) or made here (`data`); `row` is its line in the new RECORD."""
 
     path: str
     mode: int
@@ -146,38 +146,30 @@ class WheelArchive:
         """Everything that is installed, sorted by path, RECORD included."""
         checked = self._checked
         files = [self._member(name, target) for name, target in checked.targets.items()]
-        interpreter = self._site.interpreter
-        files += (
-            _made(
-                f"{self._site.scripts}/{command.name}", command.launcher(interpreter), mode=_EXECUTABLE_MODE
-            )
-            for command in checked.dist_info.commands
-        )
-        files.append(_made(f"{checked.placement.dist_info}/INSTALLER", INSTALLER))
+        for command in checked.dist_info.commands:
+            launcher = command.launcher(self._site.interpreter)
+            files.append(self._made(f"{self._site.scripts}/{command.name}", launcher, mode=_EXECUTABLE_MODE))
+        files.append(self._made(f"{checked.placement.dist_info}/INSTALLER", INSTALLER))
         record = f"{checked.placement.dist_info}/RECORD"
-        rows = [*(file.row for file in files), Row(path=record)]
-        files.append(_made(record, format_record(self._relative(rows))))
+        rows = [*(file.row for file in files), Row(path=self._site.relative(record))]
+        files.append(self._made(record, format_record(rows)))
         return tuple(sorted(files, key=lambda file: file.path))
 
     def _member(self, name: str, target: str) -> _File:
         info = self._checked.members[name]
         row = self._checked.rows.get(name, Row(path=name))
-        script = self._checked.placement.is_script(target)
+        script = self._checked.placement.is_script(name)
         mode = _EXECUTABLE_MODE if script or executable(info) else _MODE
         if script and b"".join(itertools.islice(self._reader.stream(info), 1)).startswith(PLACEHOLDER):
-            return _made(target, with_interpreter(self._whole(info, row), self._site.interpreter), mode=mode)
-        installed = Row(path=target, algorithm=row.algorithm, digest=row.digest, size=info.file_size)
+            script_text = with_interpreter(self._whole(info, row), self._site.interpreter)
+            return self._made(target, script_text, mode=mode)
+        relative = self._site.relative(target)
+        installed = Row(path=relative, algorithm=row.algorithm, value=row.value, size=info.file_size)
         return _File(path=target, mode=mode, size=info.file_size, row=installed, info=info)
 
-    def _relative(self, rows: list[Row]) -> Iterator[Row]:
-        """Rows with paths as RECORD has them: relative to site-packages."""
-        below = f"{self._site.site_packages}/"
-        up = "../" * (self._site.site_packages.count("/") - self._site.prefix.count("/"))
-        for row in rows:
-            path = row.path
-            inside = path.startswith(below)
-            path = path.removeprefix(below) if inside else up + path.removeprefix(f"{self._site.prefix}/")
-            yield Row(path=path, algorithm=row.algorithm, digest=row.digest, size=row.size)
+    def _made(self, path: str, data: bytes, *, mode: int = _MODE) -> _File:
+        row = row_of(self._site.relative(path), data)
+        return _File(path=path, mode=mode, size=len(data), row=row, data=data)
 
     def _entry(self, file: _File) -> Entry:
         content = self._stream(file.info, file.row) if file.info else _chunks(file.data)
@@ -192,10 +184,6 @@ class WheelArchive:
         if info.file_size > _MAX_IN_MEMORY:
             raise refusal(self._locked, [f"{info.orig_filename!r} is {info.file_size} bytes long, too many"])
         return b"".join(self._stream(info, row))
-
-
-def _made(path: str, data: bytes, *, mode: int = _MODE) -> _File:
-    return _File(path=path, mode=mode, size=len(data), row=row_of(path, data), data=data)
 
 
 def _chunks(data: bytes) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ try:
     from isal.igzip_lib import IsalError
     from isal.isal_zlib import decompressobj
 
-    _ERRORS = (zlib.error, IsalError)
+    _ERRORS = (zlib.error, IsalError)  # type: ignore[assignment]  # isal's stub declares an instance
 except ImportError:  # no build of isal for this machine
     from zlib import decompressobj  # type: ignore[assignment]
 

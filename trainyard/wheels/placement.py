@@ -40,7 +40,7 @@ class Placement:
         """
         notes = {f"{self.folder}/{name}" for name in _NOTES}
         roots = self._roots()
-        data = f"{self.folder.removesuffix('.dist-info')}{_SUFFIX}"
+        data = self._data
         packages = self.site.site_packages
         targets, problems = {}, []
         for name in names:
@@ -59,9 +59,13 @@ class Placement:
                     problems.append(f"{name!r} has no known scheme; these are {', '.join(sorted(roots))}")
         return targets, problems
 
-    def is_script(self, target: str) -> bool:
-        """Whether an image path is in bin."""
-        return target.startswith(f"{self.site.scripts}/")
+    def is_script(self, name: str) -> bool:
+        """Whether a member is a script: executable, and its placeholder first line is replaced."""
+        return name.startswith(f"{self._data}/scripts/")
+
+    @property
+    def _data(self) -> str:
+        return self.folder.removesuffix(".dist-info") + _SUFFIX
 
     def _roots(self) -> dict[str, str]:
         site = self.site

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# At least as strong as sha256, which the wheel specification demands; digest sizes in bytes.
-_ALGORITHMS = {"sha256": 32, "sha384": 48, "sha512": 64}
+# At least as strong as sha256, which the wheel specification demands; characters of unpadded base64.
+_LENGTHS = {"sha256": 43, "sha384": 64, "sha512": 86}
+_BASE64 = re.compile(r"[A-Za-z0-9_-]+")
+_SIZE = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line: path as written, hash algorithm and raw digest (empty without a hash), size if given."""
+    """One line: path as written, hash algorithm and base64 value (empty without a hash), size if given."""
 
     path: str
     algorithm: str = ""
-    digest: bytes = b""
+    value: str = ""
     size: int | None = None
 
 
 def row_of(path: str, data: bytes) -> Row:
     """The row of a file whose bytes are at hand."""
-    return Row(path=path, algorithm="sha256", digest=hashlib.sha256(data).digest(), size=len(data))
+    return Row(path=path, algorithm="sha256", value=encoded(hashlib.sha256(data).digest()), size=len(data))
+
+
+def encoded(digest: bytes) -> str:
+    """A digest in URL-safe base64 without padding, as RECORD has it."""
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def parse_record(data: bytes) -> tuple[dict[str, Row], list[str]]:
@@ -49,11 +56,11 @@ def parse_record(data: bytes) -> tuple[dict[str, Row], list[str]]:
 
 
 def format_record(rows: Iterable[Row]) -> bytes:
-    """Rows sorted by path, LF, hashes in URL-safe base64 without padding."""
+    """Rows sorted by path, one a line, LF."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in sorted(rows, key=lambda row: row.path):
-        written = f"{row.algorithm}={_base64(row.digest)}" if row.algorithm else ""
+        written = f"{row.algorithm}={row.value}" if row.algorithm else ""
         writer.writerow((row.path, written, "" if row.size is None else row.size))
     return text.getvalue().encode()
 
@@ -63,29 +70,15 @@ def _row(fields: list[str]) -> Row | str:
     if len(fields) != 3:
         return f"has {len(fields)} fields instead of 3"
     path, written, size = fields
-    if size and not (size.isascii() and size.isdigit() and len(size) < 19):
+    if size and not _SIZE.fullmatch(size):
         return f"{path!r}: {size[:40]!r} is not a size"
     count = int(size) if size else None
     if not written:
         return Row(path=path, size=count)
     algorithm, _, value = written.partition("=")
-    if algorithm not in _ALGORITHMS:
-        return f"{path!r}: hash {algorithm[:40]!r} is not sha256 or better"
-    digest = _digest(value)
-    if digest is None or len(digest) != _ALGORITHMS[algorithm]:
-        return f"{path!r}: not a {algorithm} in URL-safe base64"
-    return Row(path=path, algorithm=algorithm, digest=digest, size=count)
-
-
-def _digest(value: str) -> bytes | None:
     value = value.rstrip("=")
-    try:
-        digest = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
-    except (ValueError, binascii.Error):
-        return None
-    # The decoder skips what is not base64, so only a round trip shows that all of it was.
-    return digest if _base64(digest) == value else None
-
-
-def _base64(digest: bytes) -> str:
-    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    if algorithm not in _LENGTHS:
+        return f"{path!r}: hash {algorithm[:40]!r} is not sha256 or better"
+    if len(value) != _LENGTHS[algorithm] or not _BASE64.fullmatch(value):
+        return f"{path!r}: not a {algorithm} in URL-safe base64"
+    return Row(path=path, algorithm=algorithm, value=value, size=count)

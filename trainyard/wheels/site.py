@@ -44,6 +44,12 @@ class Site:
         """The folder of one distribution's C headers."""
         return f"{self.prefix}/include/site/python{self.python}/{name}"
 
+    def relative(self, path: str) -> str:
+        """An image path below the prefix as RECORD has it: relative to site-packages."""
+        inside = path.removeprefix(f"{self.prefix}/")
+        packages = f"lib/python{self.python}/site-packages/"
+        return inside.removeprefix(packages) if inside.startswith(packages) else f"../../../{inside}"
+
     @property
     def interpreter(self) -> str:
         """The absolute path that scripts name in their first line."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from zipfile import ZipInfo
 
 from trainyard.errors import InputError
-from trainyard.wheels.record import Row
+from trainyard.wheels.record import Row, encoded
 
 
 def verified(
@@ -33,7 +33,7 @@ def verified(
         held = chunk
     if size != info.file_size:
         raise fail(f"{info.orig_filename!r} holds {size} bytes, and claims {info.file_size}")
-    if hasher and row and hasher.digest() != row.digest:
+    if hasher and row and encoded(hasher.digest()) != row.value:
         raise fail(f"{info.orig_filename!r} does not have the {row.algorithm} that RECORD gives")
     if not hasher and checksum != info.CRC:
         raise fail(f"{info.orig_filename!r} does not have the CRC-32 that the zip file gives")
