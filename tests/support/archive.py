@@ -56,7 +56,7 @@ def signing_home() -> Iterator[Path]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def new_key(home: Path, name: str, *, at: str = "20260101T000000", expires: str = "never") -> SigningKey:
+def new_key(home: Path, name: str, *, at: str = "20200101T000000", expires: str = "never") -> SigningKey:
     """Make a key in `home`, created at that (faked) time."""
     user = f"{name} <{name}@example.org>"
     gpg(home, "--faked-system-time", at, "--quick-gen-key", user, "ed25519", "sign", expires)
@@ -83,7 +83,7 @@ class DebianArchive:
         archs: Sequence[str] = ("amd64",),
         fields: Mapping[str, str] | None = None,
     ) -> None:
-        """Put .debs into the pool and write `dists/<suite>`; `fields` adds to InRelease, "" removes a field."""
+        """Put .debs into the pool and write `dists/<suite>`; `fields` adds to InRelease, "" omits one."""
         stanzas = [self._admit(archive, deb) for deb in debs]
         dists = self.root / archive / "dists" / suite
         sums = []

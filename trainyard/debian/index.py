@@ -12,7 +12,8 @@ from trainyard.debian.version import is_version
 from trainyard.digest import is_sha256
 from trainyard.errors import InputError
 
-LIMIT = 512 << 20  # main's index has 57 MB
+LIMIT = 512 << 20  # bytes of text; main's index has 57 MB
+_MEMORY = 256 << 20  # for the decompressor; xz -9 needs 65 MB
 _PATH = re.compile(r"pool/[A-Za-z0-9][A-Za-z0-9._+~:/-]*\.deb")
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _FIELDS = {
@@ -62,7 +63,7 @@ def read_index(path: Path, *, archive: str) -> Iterator[Package]:
 
 def _decompress(path: Path) -> str:
     """The text of an .xz file, at most LIMIT bytes of it."""
-    decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=LIMIT)
+    decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:
         data = decompressor.decompress(path.read_bytes(), max_length=LIMIT)
     except lzma.LZMAError as error:
