@@ -284,4 +284,12 @@ def check(context: Context, full: bool = False) -> None:
         context.run(f"{shlex.quote(sys.executable)} -m {step}", in_stream=False)
 
 
-ns = Collection(list_, lock, plan, build, smoke, verify, clean, check)
+@command(help={"target": "A target of matrix.yaml.", "platform": "os/arch."})
+def bench(context: Context, target: str = "cuda13.2", platform: str = "linux/amd64") -> None:
+    """Measure a build of one image here: time, memory, bytes; one JSON document."""
+    words = ["-m", "bench.figures", "--target", target, "--platform", platform]
+    with context.cd(ROOT):
+        context.run(shlex.join([sys.executable, *words]), in_stream=False)
+
+
+ns = Collection(list_, lock, plan, build, smoke, verify, clean, check, bench)
