@@ -184,7 +184,9 @@ def _file(blob: _Hashed) -> IO[bytes]:
 def _mount_points(root: Path, attributes: dict[str, Attributes]) -> None:
     for path, mode in _MOUNT_POINTS.items():
         where = root / path
-        if not where.exists() and not where.is_symlink():
+        if where.is_symlink() or where.is_file():
+            raise InputError(f"/{path} of the image is not a directory")
+        if not where.exists():
             where.mkdir()
             attributes[path] = Attributes(mode=mode, uid=0, gid=0, mtime=0)
     for path in _MOUNT_FILES:
