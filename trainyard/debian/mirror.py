@@ -40,6 +40,16 @@ def mirror_parent(*, matrix: str | None, setting: str | None, apt_sources: Mappi
     raise LockError("no Debian mirror is known: this host's apt sources name none", hint=_HINT)
 
 
+def read_apt_sources(folder: Path = Path("/etc/apt")) -> dict[str, str]:
+    """The host's apt sources as `mirror_parent` wants them; empty where there is no apt."""
+    paths = [
+        folder / "sources.list",
+        *folder.glob("sources.list.d/*.list"),
+        *folder.glob("sources.list.d/*.sources"),
+    ]
+    return {str(path): path.read_text("utf-8", errors="replace") for path in sorted(paths) if path.is_file()}
+
+
 def mirror_url(mirror: str, deb: LockedDeb) -> str:
     """Where the mirror has (or had) that package; `mirror` is a parent URL that ends in `/`."""
     return mirror + quote(deb.path, safe="/+~")
