@@ -2,8 +2,8 @@
 
     .venv/bin/python bench/wheel_stream.py FOLDER [--threads 1 2] [--only torch] [--json]
 
-Each row is measured in a process of its own, so that its peak memory is its own. Work is handed out as a build
-does: a large wheel in several parts, the largest first.
+Each row is measured in a process of its own, so that its peak memory is its own. Work is cut as in a build:
+a large wheel in several parts, the largest first.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from zipfile import ZipInfo
 
-from trainyard.digest import CHUNK
 from trainyard.lock.model import LockedWheel
 from trainyard.wheels.inflate import CorruptStreamError, inflate
 from trainyard.wheels.paths import path_problem
@@ -19,6 +18,8 @@ from trainyard.wheels.refusal import refusal
 
 MAX_MEMBERS = 200_000  # torch has 13,187
 MAX_CONTENT = 32 << 30  # bytes after inflating; torch has 1.1 GB
+# Bytes of the file at a time: with 1 MiB, torch in 2 threads peaks at 174 MiB instead of 90, at no gain.
+_READ = 256 << 10
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
 _ENCRYPTED = 0x2041  # encrypted, strongly encrypted, central directory masked
 _UTF8 = 0x800
@@ -69,7 +70,7 @@ class ZipReader:
         return problems + self._overlaps()
 
     def stream(self, info: ZipInfo) -> Iterator[bytes]:
-        """The content of a member as it is in the file, at most CHUNK bytes at a time."""
+        """The content of a member as it is in the file, at most 1 MiB at a time."""
         offset = self._data_offset(info)
         pieces = self._read(offset, info.compress_size, info.orig_filename)
         if info.compress_type == zipfile.ZIP_STORED:
@@ -95,7 +96,7 @@ class ZipReader:
     def _read(self, offset: int, size: int, name: str) -> Iterator[bytes]:
         end = offset + size
         while offset < end:
-            piece = os.pread(self._descriptor, min(CHUNK, end - offset), offset)
+            piece = os.pread(self._descriptor, min(_READ, end - offset), offset)
             if not piece:
                 raise refusal(self._wheel, [f"{name!r}: the zip file ends in the middle of it"], damaged=True)
             offset += len(piece)
