@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from trainyard.layers import ImageFile
 from trainyard.lock.model import DebLock, WheelLock
@@ -39,8 +40,12 @@ def image_environment(target: Target) -> tuple[tuple[str, str], ...]:
 
 
 def apt_sources(base: Base, snapshot: str) -> str:
-    """deb822 sources (sources.list(5)) at the lock's instant, so that a child gets the versions that fit its base."""
-    stamp = snapshot.replace("-", "").replace(":", "")
+    """deb822 sources (sources.list(5)) of the lock's time, so that a child gets the versions that fit its base.
+
+    A snapshot archive answers with its last import before the time asked for, and imports a Release hours after
+    its date: so the day after is asked for, or the packages would be older than the ones installed.
+    """
+    stamp = f"{datetime.fromisoformat(snapshot) + timedelta(days=1):%Y%m%dT%H%M%SZ}"
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
     stanzas = [
         f"Types: deb\nURIs: {base.snapshot}/{archive}/{stamp}\nSuites: {suites}\n"
