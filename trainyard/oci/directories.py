@@ -29,9 +29,12 @@ _EXACT = {
     "tmp": Attributes(0o1777),
     "var/tmp": Attributes(0o1777),
     "run/lock": Attributes(0o1777),
-    "var/local": Attributes(0o2775, 0, 50),
+    "etc/ssl/private": Attributes(0o700),
+    "var/cache/ldconfig": Attributes(0o700),
     "var/mail": Attributes(0o2775, 0, 8),
+    # 42 is _apt: apt downloads as that user.
     "var/cache/apt/archives/partial": Attributes(0o700, 42, 0),
+    "var/lib/apt/lists/partial": Attributes(0o700, 42, 0),
     "var/log/apt": DEFAULT,
 }
 _TREES = {"opt/venv": GROUP_WRITABLE}
