@@ -58,6 +58,7 @@ def workspace(*, quiet: bool = False) -> tuple[Workspace, Display]:
     from rich.console import Console
 
     from trainyard.commands.display import Display
+    from trainyard.debian.mirror import read_apt_sources
     from trainyard.workspace import Workspace
 
     display = Display(Console(stderr=True), quiet=quiet)
@@ -69,17 +70,11 @@ def workspace(*, quiet: bool = False) -> tuple[Workspace, Display]:
             host=Platform.of_machine(host.system(), host.machine()),
             clock=time.monotonic,
             now=lambda: datetime.now(UTC),
-            apt_sources=apt_sources,
+            apt_sources=read_apt_sources,
             say=display.say,
         ),
         display,
     )
-
-
-def apt_sources() -> dict[str, str]:
-    """The host's apt configuration, file name -> text; empty on a host without apt."""
-    files = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
-    return {file.name: file.read_text("utf-8", "replace") for file in sorted(files) if file.is_file()}
 
 
 def emit(document: object) -> None:
