@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import stat
 import struct
 import threading
@@ -14,6 +15,7 @@ from tests.support.wheels import (
     Member,
     build_wheel,
     forge,
+    installed,
     locked,
     replace_bytes,
     symlink_member,
@@ -242,6 +244,57 @@ def test_the_descriptor_is_closed_when_the_last_stream_is_gone(tmp_path: Path) -
     assert b"".join(entry.content) == b"x = 1\n"
     del entry
     assert len(list(descriptors.iterdir())) == before
+
+
+def test_a_directory_that_places_members_before_the_file_is_refused(tmp_path: Path) -> None:
+    path = build_wheel(tmp_path)
+    data = bytearray(path.read_bytes())
+    where = data.index(b"PK\5\6") + 16
+    struct.pack_into("<I", data, where, struct.unpack_from("<I", data, where)[0] + 5000)
+    path.write_bytes(data)
+
+    assert "'demo/__init__.py' lies before the start of the file" in refused(path)
+
+
+def test_no_damage_to_a_wheel_gets_past_the_check_or_crashes_it(tmp_path: Path) -> None:
+    """Bytes flipped, cut and inserted anywhere: an InputError, or exactly the content that was there."""
+    path = build_wheel(
+        tmp_path,
+        files={"a/b.py": "x = 1\n" * 50, "c": "d"},
+        data={"scripts/s": "#!python\n"},
+        entry_points="e = a.b:f",
+        requires=["x"],
+    )
+    good = path.read_bytes()
+    expected = {
+        name: content for name, (_, content) in installed(WheelArchive(path, locked(path), Site())).items()
+    }
+    refusals = 0
+    for seed in range(400):
+        path.write_bytes(damaged(good, random.Random(seed)))
+        try:
+            found = installed(WheelArchive(path, locked(path), Site()))
+        except InputError:
+            refusals += 1
+        else:
+            assert {name: content for name, (_, content) in found.items()} == expected, seed
+
+    assert refusals > 300
+
+
+def damaged(data: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        kind, at = chance.random(), chance.randrange(len(changed))
+        if kind < 0.7:
+            changed[at] = chance.choice(
+                (0, 255, chance.randrange(256), changed[at] ^ (1 << chance.randrange(8)))
+            )
+        elif kind < 0.85:
+            del changed[at : at + chance.randrange(1, 20)]
+        else:
+            changed[at:at] = chance.randbytes(chance.randrange(1, 20))
+    return bytes(changed)
 
 
 def test_stored_content_changed_in_place_does_not_reach_the_last_chunk(tmp_path: Path) -> None:

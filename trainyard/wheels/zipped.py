@@ -83,7 +83,8 @@ class ZipReader:
 
     def _data_offset(self, info: ZipInfo) -> int:
         """Where a member's bytes start; the name in front of them must be the central directory's own."""
-        header = os.pread(self._descriptor, _LOCAL_HEADER.size, info.header_offset)
+        inside = 0 <= info.header_offset < self._end
+        header = os.pread(self._descriptor, _LOCAL_HEADER.size, info.header_offset) if inside else b""
         if len(header) == _LOCAL_HEADER.size:
             signature, name_length, extra_length = _LOCAL_HEADER.unpack(header)
             start = info.header_offset + _LOCAL_HEADER.size
@@ -108,7 +109,8 @@ class ZipReader:
         previous, reached = "", 0
         for info in sorted(self.members, key=lambda info: info.header_offset):
             if info.header_offset < reached:
-                problems.append(f"{info.orig_filename!r} overlaps {previous!r}")
+                what = f"overlaps {previous!r}" if previous else "lies before the start of the file"
+                problems.append(f"{info.orig_filename!r} {what}")
             previous = info.orig_filename
             reached = info.header_offset + _LOCAL_HEADER.size + len(_raw_name(info)) + info.compress_size
         if reached > self._end:
