@@ -2,7 +2,7 @@
 
 Runs in an interpreter of its own, with nothing but the stdlib and two modules beside it: a process with
 threads cannot unshare. There are two processes: the supervisor waits outside, the other is process 1 of a new
-PID namespace and becomes the command. Whoever dies takes the ones below along: SIGTERM to the supervisor kills
+PID namespace and becomes the command. Whoever dies takes the ones below along: SIGTERM to the supervisor ends
 the namespace, and a supervisor that is killed takes process 1 along by PR_SET_PDEATHSIG.
 
 Manual pages: namespaces(7), user_namespaces(7), mount_namespaces(7), capabilities(7).

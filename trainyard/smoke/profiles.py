@@ -1,0 +1,19 @@
+"""How an image is locked up while its checks run."""
+
+from __future__ import annotations
+
+from trainyard.runner.base import Confinement
+
+# What `docker run` does, without a network.
+NORMAL = Confinement()
+# What a cluster with a strict policy does: an uid that the image does not know, and nothing to lean on.
+HOSTILE = Confinement(
+    name="hostile",
+    user="987654:0",
+    read_only=True,
+    no_new_privileges=True,
+    drop_capabilities=True,
+    processes=512,
+    cpus=2,
+)
+PROFILES = {profile.name: profile for profile in (NORMAL, HOSTILE)}
