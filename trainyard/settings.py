@@ -28,7 +28,7 @@ _KEPT = ("UV_DEFAULT_INDEX", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_HTTP_TIMEOU
 
 
 def settings_from(environ: Mapping[str, str], *, home: Path, cores: int) -> Settings:
-    """Settings from an environment such as `os.environ`, the caller's home folder and the core count."""
+    """Settings from the process environment, the caller's home folder and the core count."""
     default_cache = Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "trainyard"
     clean = {
         name: value
