@@ -90,7 +90,7 @@ class LayerContents:
 
 
 def _check_path(entry: Entry, names: list[str]) -> None:
-    """Refuse a path that no file system or engine would keep as it is; `names` are its parts not yet checked."""
+    """Refuse a path that some file system or engine would not keep; `names` are its parts not yet checked."""
     problem = _path_problem(entry.path, names)
     if problem:
         raise InputError(

@@ -1,10 +1,10 @@
-"""Entries -> the bytes of a tar file, with nothing in them that this host decides (POSIX.1-2017, pax).
+"""Entries -> the bytes of a tar file, with nothing in them that this host decides (POSIX.1, pax).
 
 A member is one ustar header block and its content. What ustar's plain fields cannot hold (a path or link over
 100 bytes or outside ASCII, a size of 8 GiB and up) goes into a pax extended header before it. Times are whole
-seconds, user and group names are empty, owners are numbers. The archive ends with exactly two zero blocks: the
-padding to 20 blocks that tape drives wanted is left out, since every reader takes either. These bytes
-are frozen: a change needs a new format number.
+seconds, user and group names are empty, owners are numbers. The archive ends with exactly two zero blocks;
+padding to the 20 blocks that tape drives wanted is left out, since every reader takes either. These bytes are
+frozen: a change needs a new format number.
 """
 
 from __future__ import annotations

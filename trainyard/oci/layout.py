@@ -1,0 +1,219 @@
+"""Images <-> an OCI image layout folder (OCI image-spec 1.1, image-layout.md) that `docker load` takes too.
+
+oci-layout, index.json       what OCI tools read: manifests by digest, name and platform
+manifest.json                what `docker load` of the tarred folder reads
+blobs/sha256/<hex>           manifests, configs, layers; read-only, layers shared with the store
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.digest import CHUNK, canonical_json, hex_of, oci_digest
+from trainyard.errors import InputError
+from trainyard.files import write_atomic
+from trainyard.oci.document import HINT, Document, parse, read_bounded
+from trainyard.oci.image import INDEX, MANIFEST, Image, descriptor
+from trainyard.platforms import Platform
+from trainyard.store import LayerRecord
+
+LAYOUT_VERSION = b'{"imageLayoutVersion":"1.0.0"}'
+REF_NAME = "org.opencontainers.image.ref.name"
+# Engines with containerd's image store take the whole name from here.
+IMAGE_NAME = "io.containerd.image.name"
+MAX_LAYERS = 512
+MAX_IMAGES = 64
+_READ_ONLY = 0o444
+# Linux, ioctl_ficlone(2): share the blocks of another file; any other system or file system says no.
+_FICLONE = 0x40049409
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedImage:
+    """An image, its platform, and the `repository:tag` that it loads as."""
+
+    name: str
+    platform: Platform
+    image: Image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutLayer:
+    """A layer blob that a layout names: digest and diff id (`sha256:<hex>`), and its size in bytes."""
+
+    path: Path
+    digest: str
+    diff_id: str
+    size: int
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutImage:
+    """An image in a layout: manifest and config, both held against their digests, and its layers, unread."""
+
+    digest: str
+    manifest: bytes
+    config_digest: str
+    config: bytes
+    layers: tuple[LayoutLayer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A layout folder and its images, in the order of index.json."""
+
+    folder: Path
+    images: tuple[LayoutImage, ...]
+
+
+def write_layout(folder: Path, images: Sequence[NamedImage], *, blob_of: Callable[[str], Path]) -> None:
+    """Make `folder` the layout of these images, in place of the one that was there; `blob_of` takes bare hex.
+
+    It is built beside `folder` and renamed: a reader finds the old one or the new one, and a kill leaves dot
+    folders that the next write removes. Errors: InputError when a layer's blob is missing or cut short.
+    """
+    fresh, old = (folder.with_name(f".{folder.name}.{end}") for end in ("new", "old"))
+    for leftover in (fresh, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    try:
+        _fill(fresh, images, blob_of)
+        if folder.exists():
+            folder.rename(old)
+        fresh.rename(folder)
+    except BaseException:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def read_layout(folder: Path) -> Layout:
+    """The images of a layout folder; layer blobs are not opened.
+
+    Errors: FileNotFoundError when there is no layout; InputError, naming the file, when a document is too
+    large, malformed, or not what its digest says.
+    """
+    index = parse(read_bounded(folder / "index.json"), f"{folder}/index.json")
+    manifests = index.children("manifests")
+    if len(manifests) > MAX_IMAGES:
+        raise InputError(f"{folder}: {len(manifests)} images, more than {MAX_IMAGES}")
+    return Layout(folder=folder, images=tuple(_read_image(folder, item) for item in manifests))
+
+
+def blob_path(folder: Path, digest: str) -> Path:
+    """Where a layout keeps the blob of `sha256:<hex>`."""
+    return folder / "blobs" / "sha256" / hex_of(digest)
+
+
+def _read_image(folder: Path, item: Document) -> LayoutImage:
+    if item.text("mediaType") != MANIFEST:
+        raise InputError(f"{item.where}: {item.text('mediaType')!r} is not an image manifest", hint=HINT)
+    manifest_bytes, manifest = _read_document(folder, item)
+    config_bytes, config = _read_document(folder, manifest.child("config"))
+    layers = manifest.children("layers")
+    diff_ids = config.child("rootfs").texts("diff_ids")
+    if len(layers) != len(diff_ids) or len(layers) > MAX_LAYERS:
+        raise InputError(f"{manifest.where}: {len(layers)} layers, {len(diff_ids)} diff ids", hint=HINT)
+    return LayoutImage(
+        digest=item.digest(),
+        manifest=manifest_bytes,
+        config_digest=manifest.child("config").digest(),
+        config=config_bytes,
+        layers=tuple(
+            LayoutLayer(
+                path=blob_path(folder, layer.digest()),
+                digest=layer.digest(),
+                diff_id=diff_id,
+                size=layer.number("size"),
+                media_type=layer.text("mediaType"),
+            )
+            for layer, diff_id in zip(layers, diff_ids, strict=True)
+        ),
+    )
+
+
+def _read_document(folder: Path, item: Document) -> tuple[bytes, Document]:
+    path = blob_path(folder, item.digest())
+    data = read_bounded(path)
+    if oci_digest(data) != item.digest():
+        raise InputError(f"{path} has {oci_digest(data)}", hint=HINT)
+    return data, parse(data, str(path))
+
+
+def _fill(folder: Path, images: Sequence[NamedImage], blob_of: Callable[[str], Path]) -> None:
+    blob_path(folder, oci_digest(b"")).parent.mkdir(parents=True)
+    for image in (named.image for named in images):
+        for layer in image.layers:
+            target = blob_path(folder, layer.digest)
+            if not target.exists():
+                _place(layer, blob_of(hex_of(layer.digest)), target)
+        write_atomic(blob_path(folder, image.config_digest), image.config, mode=_READ_ONLY)
+        write_atomic(blob_path(folder, image.digest), image.manifest, mode=_READ_ONLY)
+    index = {
+        "schemaVersion": 2,
+        "mediaType": INDEX,
+        "manifests": [_index_entry(named) for named in images],
+    }
+    write_atomic(folder / "index.json", canonical_json(index))
+    write_atomic(folder / "manifest.json", canonical_json([_docker_entry(named) for named in images]))
+    write_atomic(folder / "oci-layout", LAYOUT_VERSION)
+
+
+def _index_entry(named: NamedImage) -> dict[str, object]:
+    return {
+        **descriptor(MANIFEST, named.image.manifest),
+        "platform": {"os": named.platform.os, "architecture": named.platform.arch},
+        "annotations": {REF_NAME: named.name.rpartition(":")[2], IMAGE_NAME: _full_name(named.name)},
+    }
+
+
+def _docker_entry(named: NamedImage) -> dict[str, object]:
+    def inside(digest: str) -> str:
+        return f"blobs/sha256/{hex_of(digest)}"
+
+    return {
+        "Config": inside(named.image.config_digest),
+        "RepoTags": [named.name],
+        "Layers": [inside(layer.digest) for layer in named.image.layers],
+    }
+
+
+def _full_name(name: str) -> str:
+    """The name with its registry: Docker's own short forms stand for Docker Hub."""
+    first, slash, _ = name.partition("/")
+    if not slash:
+        return f"docker.io/library/{name}"
+    return name if "." in first or ":" in first or first == "localhost" else f"docker.io/{name}"
+
+
+def _place(layer: LayerRecord, source: Path, target: Path) -> None:
+    """The store's blob at `target`: the same file, else the same blocks, else a copy."""
+    size = source.stat().st_size if source.exists() else None
+    if size != layer.size:
+        found = "not in the cache" if size is None else f"{size} bytes in the cache"
+        raise InputError(
+            f"layer {layer.digest} of {layer.size} bytes is {found}",
+            hint="`invoke clean --layers`, then `invoke build`",
+        )
+    try:
+        target.hardlink_to(source)
+    except OSError:  # another disk, a file system without links, or a file of another user
+        _copy(source, target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with source.open("rb") as reader, target.open("xb") as writer:
+        try:
+            fcntl.ioctl(writer, _FICLONE, reader.fileno())
+        except OSError:
+            shutil.copyfileobj(reader, writer, CHUNK)
+        writer.flush()
+        os.fsync(writer.fileno())
+    target.chmod(_READ_ONLY)
