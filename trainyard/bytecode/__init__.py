@@ -1,0 +1,1 @@
+"""Sources -> unchecked-hash bytecode (PEP 552), compiled by the image's own Python."""
