@@ -193,12 +193,11 @@ def build(
     json: bool = False,
 ) -> None:
     """Assemble images, hold them against the golden record, test them from the inside."""
-    from trainyard.commands.build import build_all
+    from trainyard.commands.build import BuildRequest, build_all
 
     space, display = workspace()
-    outcomes = build_all(
-        space, cells(space, target, platform), compression=compression, record=record, smoke=smoke, display=display
-    )
+    request = BuildRequest(compression=compression, record=record, smoke=smoke)
+    outcomes = build_all(space, cells(space, target, platform), request, display)
     if json:
         emit({"schema": 1, "images": [outcome.document() for outcome in outcomes], "index": None})
     failed = [outcome for outcome in outcomes if outcome.report is not None and not outcome.report.ok]
@@ -227,9 +226,11 @@ def smoke(
 ) -> None:
     """Run the checks inside built images."""
     from trainyard.commands.smoke import SmokeRequest, smoke_all
+    from trainyard.smoke.run import SmokeOptions
 
     space, display = workspace()
-    request = SmokeRequest(runner=runner, only=tuple(only), require_device=require_device)
+    options = SmokeOptions(only=tuple(only), require_device=require_device)
+    request = SmokeRequest(runner=runner, options=options)
     reports = smoke_all(space, cells(space, target, platform), request, display)
     if json:
         emit({"schema": 1, "reports": [report.to_document() for report in reports]})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from trainyard.bytecode.compile import bytecode_entries
-from trainyard.bytecode.python import ImagePython, image_python, stdlib_sources
+from trainyard.bytecode.python import ImagePython, image_python, python_debs, stdlib_sources
 from trainyard.debian.archive import DebArchive
 from trainyard.debian.facts import DebFacts, deb_facts
 from trainyard.debian.state import state_entries
@@ -52,6 +52,10 @@ class LayerSources:
                 return bytecode_entries(sources, self._python(), workers=self.workers, stop=stop)
             case LayerKind.FILES:
                 return (_file(file) for file in spec.files)
+
+    def python_debs(self) -> tuple[LockedDeb, ...]:
+        """The inputs that compiling bytecode needs beside what is compiled."""
+        return python_debs(self.host_debs)
 
     def deb_facts(self, debs: Sequence[LockedDeb]) -> list[DebFacts]:
         """What the state layer, SBOMs and checks need to know of each deb, computed once per deb."""

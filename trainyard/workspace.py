@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 
 from trainyard.assemble import Assembler, Progress
+from trainyard.bytecode.python import check_same_python
 from trainyard.debian.mirror import mirror_parent
 from trainyard.download import Downloader
 from trainyard.errors import LockError
@@ -118,11 +119,14 @@ class Workspace:
             )
         return debs
 
-    def assembler(self, target: Target, *, compression: str, progress: Progress) -> Assembler:
+    def assembler(self, target: Target, platform: Platform, *, compression: str, progress: Progress) -> Assembler:
         """What builds this target's layers into the store."""
         host = self.host
         debs = self.host_debs(target)
         assert host is not None
+        target_debs = self.read_deb_lock(target.base_name, platform.arch)
+        if target_debs is not None:
+            check_same_python(target_debs, debs)
         sources = LayerSources(
             store=self.store,
             site=Site(python=target.base.python),

@@ -64,6 +64,12 @@ def python_key(debs: DebLock) -> str:
     return _key(_compiler(debs))
 
 
+def python_debs(debs: DebLock) -> tuple[LockedDeb, ...]:
+    """The packages that `image_python` unpacks: the interpreter, the standard library, and what they link to."""
+    version = python_version(debs)
+    return tuple(deb for deb in debs.debs if _is_needed(deb.name, version))
+
+
 def check_same_python(target: DebLock, host: DebLock) -> None:
     """Raise LockError unless the host's base brings the very Python that the target's base does."""
     wanted = [f"{deb.name}={deb.version}" for deb in _compiler(target)]
@@ -88,7 +94,7 @@ def image_python(store: Store, debs: DebLock, platform: Platform) -> ImagePython
             hint="build on Linux, amd64 or arm64, after `invoke lock`",
         )
     version = python_version(debs)
-    needed = tuple(deb for deb in debs.debs if _is_needed(deb.name, version))
+    needed = python_debs(debs)
     root = store.tree(_key(needed))
     if not root.exists():
         _unpack(store, needed, root)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainyard.assemble import Assembler, Progress
 from trainyard.build import BuiltImage, build_image, hold_against_golden, record_golden
 from trainyard.commands.display import Display
+from trainyard.commands.smoke import smoke_built
 from trainyard.fetch import fetch_inputs
 from trainyard.layers import LayerKind, LayerSpec
 from trainyard.matrix.model import Target
@@ -26,6 +27,15 @@ class Seconds:
     fetch: float
     assemble: float
     smoke: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """How to build: compression `zstd` or `gzip`, whether to write the golden record, whether to test."""
+
+    compression: str = "zstd"
+    record: bool = False
+    smoke: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,27 +80,47 @@ class BuildOutcome:
         }
 
 
+def build_all(
+    workspace: Workspace, cells: Sequence[tuple[Target, Platform]], request: BuildRequest, display: Display
+) -> tuple[BuildOutcome, ...]:
+    """Build and test each image in turn."""
+    return tuple(build(workspace, target, platform, request, display) for target, platform in cells)
+
+
 def build(
-    workspace: Workspace, target: Target, platform: Platform, *, compression: str, record: bool, display: Display
+    workspace: Workspace, target: Target, platform: Platform, request: BuildRequest, display: Display
 ) -> BuildOutcome:
-    """Build one image and hold it against its golden record; with `record`, write that record first."""
+    """Build one image, hold it against its golden record, and run its checks where this host can."""
+    outcome = _assemble(workspace, target, platform, request, display)
+    if not request.smoke:
+        return outcome
+    start = workspace.clock()
+    report = smoke_built(workspace, outcome.built, display)
+    seconds = replace(outcome.seconds, smoke=workspace.clock() - start)
+    return replace(outcome, report=report, seconds=seconds)
+
+
+def _assemble(
+    workspace: Workspace, target: Target, platform: Platform, request: BuildRequest, display: Display
+) -> BuildOutcome:
     plan = workspace.plan(target, platform)
     with workspace.store.exclusive(), display.assembling(plan) as progress:
-        if record:
+        if request.record:
             _record(workspace, target, plan, progress, display)
-        assembler = workspace.assembler(target, compression=compression, progress=progress)
+        assembler = workspace.assembler(target, platform, compression=request.compression, progress=progress)
         start = workspace.clock()
         _fetch(workspace, plan, assembler, assembler.missing(plan.layers), display)
         fetched = workspace.clock()
         built = build_image(workspace.project, plan, assembler)
-        hold_against_golden(workspace.project, built, compression=compression)
+        hold_against_golden(workspace.project, built, compression=request.compression)
         seconds = Seconds(fetch=fetched - start, assemble=workspace.clock() - fetched)
+    display.say(f"{target.name} {platform}: {built.image.digest}, {built.size / 1e6:.0f} MB, as recorded")
     return BuildOutcome(built=built, seconds=seconds)
 
 
 def _record(workspace: Workspace, target: Target, plan: Plan, progress: Progress, display: Display) -> None:
     """The record is always of the default compression."""
-    assembler = workspace.assembler(target, compression="zstd", progress=progress)
+    assembler = workspace.assembler(target, plan.platform, compression="zstd", progress=progress)
     golden, moved = record_golden(
         workspace.project,
         plan,

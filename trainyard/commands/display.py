@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress as Bars, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+from rich.table import Table
 
 from trainyard.assemble import Progress
 from trainyard.layers import LayerSpec
@@ -27,6 +28,10 @@ class Display:
         """One line of talk."""
         if not self.quiet:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def print_table(self, table: Table) -> None:
+        """A table, for a person."""
+        self.console.print(table)
 
     @contextlib.contextmanager
     def fetching(self, inputs: Sequence[LockedWheel | LockedDeb]) -> Iterator[Callable[[int], None]]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.table import Table
+
 from trainyard.build import read_golden
-from trainyard.commands.reports import last_report
 from trainyard.errors import TrainyardError
 from trainyard.matrix.model import Target
 from trainyard.oci.layout import read_layout
 from trainyard.platforms import Platform
+from trainyard.report import Report
+from trainyard.smoke.run import last_report
 from trainyard.workspace import Workspace
 
 
@@ -53,7 +57,7 @@ def _cell(workspace: Workspace, target: Target, platform: Platform) -> Cell:
     except TrainyardError as error:
         reasons.append(error.message)
     built, size = _built(workspace, target, platform)
-    report = last_report(workspace.project, target.name, platform)
+    report = _report(workspace, target, platform)
     return Cell(
         target=target.name,
         platform=str(platform),
@@ -73,3 +77,26 @@ def _built(workspace: Workspace, target: Target, platform: Platform) -> tuple[st
     except (OSError, ValueError, TrainyardError):
         return None, None
     return layout.images[0].digest, sum(layer.size for layer in layout.images[0].layers)
+
+
+def _report(workspace: Workspace, target: Target, platform: Platform) -> Report | None:
+    try:
+        return last_report(workspace.project.dist(target.name, platform))
+    except TrainyardError:
+        return None
+
+
+def listing_table(cells: Sequence[Cell]) -> Table:
+    """The cells for a person."""
+    table = Table("target", "platform", "locked", "built", "size", "checks", "why not", box=None)
+    for cell in cells:
+        table.add_row(
+            cell.target,
+            cell.platform,
+            "yes" if cell.locked else "no",
+            (cell.built or "no").removeprefix("sha256:")[:12],
+            f"{cell.size / 1e6:.0f} MB" if cell.size else "",
+            cell.report or "",
+            "\n".join(cell.reasons),
+        )
+    return table

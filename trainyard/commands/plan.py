@@ -15,7 +15,7 @@ def plan_document(plan: Plan, store: Store) -> dict[str, object]:
         "platform": str(plan.platform),
         "key": plan.key,
         "tag": plan.tag,
-        "config": plan.config.to_document(),
+        "config": plan.config.to_config(),
         "layers": [
             {
                 "key": spec.key,

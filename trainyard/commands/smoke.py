@@ -1,0 +1,83 @@
+"""`invoke smoke`: the checks inside built images; and the same at the end of `invoke build`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from trainyard.build import BuiltImage
+from trainyard.commands.display import Display
+from trainyard.errors import TrainyardError
+from trainyard.matrix.model import Target
+from trainyard.platforms import Platform
+from trainyard.report import Report
+from trainyard.smoke.image import smoke_layout
+from trainyard.smoke.run import SmokeOptions, last_report
+from trainyard.smoke.table import print_report
+from trainyard.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmokeRequest:
+    """Which runner, which checks (all when `options.only` is empty), and what a missing device means."""
+
+    runner: str = "auto"
+    options: SmokeOptions = field(default_factory=SmokeOptions)
+
+
+def smoke_all(
+    workspace: Workspace, cells: Sequence[tuple[Target, Platform]], request: SmokeRequest, display: Display
+) -> tuple[Report, ...]:
+    """Test the image in dist/ of each cell."""
+    return tuple(_smoke(workspace, target, platform, request, display) for target, platform in cells)
+
+
+def smoke_built(workspace: Workspace, built: BuiltImage, display: Display) -> Report:
+    """Test an image that was just built; a report of the very same image stands, and nothing is run again."""
+    plan = built.plan
+    report = _standing_report(built)
+    if report is None:
+        content = sum(layer.record.content_size for layer in built.layers)
+        report = smoke_layout(
+            built.layout,
+            SmokeOptions(),
+            target=plan.target,
+            platform=plan.platform,
+            store=workspace.store,
+            host=workspace.host,
+            content_size=content,
+            on_line=display.say,
+        )
+    print_report(report, display.console)
+    return report
+
+
+def _standing_report(built: BuiltImage) -> Report | None:
+    try:
+        report = last_report(built.layout)
+    except TrainyardError:
+        return None
+    return report if report is not None and report.ok and report.digest == built.image.digest else None
+
+
+def _smoke(
+    workspace: Workspace, target: Target, platform: Platform, request: SmokeRequest, display: Display
+) -> Report:
+    layout = workspace.project.dist(target.name, platform)
+    if not layout.is_dir():
+        raise TrainyardError(
+            f"{workspace.project.relative(layout)} is not there: {target.name} {platform} is not built",
+            hint=f"invoke build --target {target.name} --platform {platform}",
+        )
+    report = smoke_layout(
+        layout,
+        request.options,
+        target=target.name,
+        platform=platform,
+        store=workspace.store,
+        host=workspace.host,
+        runner=request.runner,
+        on_line=display.say,
+    )
+    print_report(report, display.console)
+    return report
