@@ -1,0 +1,99 @@
+"""A small real image out of this host: its Python with the standard library, its /bin/sh, their libraries."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.support.layouts import Layer, Raw, folder, layer, link
+
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+SITE = f"opt/venv/lib/{VERSION}/site-packages"
+PYTHON = "/opt/venv/bin/python"
+CONFIG: Mapping[str, object] = {
+    "Env": [
+        "PATH=/opt/venv/bin:/usr/bin:/bin",
+        "HOME=/home/user",
+        "LD_LIBRARY_PATH=/usr/lib/host",
+        "LANG=C.UTF-8",
+    ],
+    "User": "1000:0",
+    "WorkingDir": "/home/user",
+}
+_UNWANTED = {
+    "test",
+    "idlelib",
+    "tkinter",
+    "lib2to3",
+    "ensurepip",
+    "site-packages",
+    "dist-packages",
+    "__pycache__",
+}
+
+
+@functools.cache
+def base_layer() -> Layer:
+    """Python in /usr and a venv of it in /opt/venv, owned by root; 1000:0 owns /home/user."""
+    binary = Path(sys.executable).resolve()
+    shell = Path("/bin/sh").resolve()
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    files = {f"usr/bin/{VERSION}": binary, "bin/sh": shell}
+    for path in sorted(stdlib.rglob("*")):
+        relative = path.relative_to(stdlib)
+        wanted = not _UNWANTED & set(relative.parts) and not relative.parts[0].startswith("config-")
+        if wanted and path.suffix in (".py", ".so") and path.is_file():
+            files[f"usr/lib/{VERSION}/{relative}"] = path
+    for source in needed([binary, shell, *(path for name, path in files.items() if name.endswith(".so"))]):
+        # The loader is asked for by its own path, the others are found by LD_LIBRARY_PATH.
+        name = str(source).lstrip("/") if "ld-linux" in source.name else f"usr/lib/host/{source.name}"
+        files[name] = source
+    members = [
+        Raw(name=name, data=path.read_bytes(), mode=0o755 if os.access(path, os.X_OK) else 0o644)
+        for name, path in files.items()
+    ]
+    members += [
+        Raw(name="opt/venv/pyvenv.cfg", data=b"home = /usr/bin\ninclude-system-site-packages = false\n"),
+        link("opt/venv/bin/python", f"/usr/bin/{VERSION}"),
+        Raw(name="etc/passwd", data=b"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:0::/home/user:/bin/sh\n"),
+        Raw(name="etc/group", data=b"root:x:0:\nstaff:x:50:\n"),
+        folder("home/user", mode=0o775, uid=1000),
+        folder("opt/venv/bin", mode=0o775),
+        folder("opt/venv", mode=0o775),
+        folder(SITE, mode=0o775),
+    ]
+    return layer(with_parents(members))
+
+
+def needed(binaries: Sequence[Path]) -> set[Path]:
+    """The libraries that ldd finds, as it names them."""
+    done = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=False)
+    return {Path(found) for found in re.findall(r"(/\S+) \(0x", done.stdout)}
+
+
+def with_parents(members: Sequence[Raw]) -> list[Raw]:
+    """The members with every directory above them, sorted so that parents come first."""
+    named = {member.name: member for member in members}
+    for name in list(named):
+        for parent in Path(name).parents:
+            if str(parent) != ".":
+                named.setdefault(str(parent), folder(str(parent)))
+    return sorted(named.values(), key=lambda member: (member.kind != tarfile.DIRTYPE, member.name))
+
+
+def files_layer(files: Mapping[str, str], *, executable: Sequence[str] = ()) -> Layer:
+    """A layer of small text files."""
+    members = [
+        Raw(name=name, data=text.encode(), mode=0o755 if name in executable else 0o644)
+        for name, text in files.items()
+    ]
+    # Directories that the base has, with the base's attributes: the last layer decides.
+    shared = [folder(name, mode=0o775) for name in ("opt/venv", "opt/venv/bin", SITE)]
+    return layer(with_parents([*members, *shared]))
