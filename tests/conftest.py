@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path: Path) -> Store:
     """An empty store."""
     return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def skopeo() -> str:
+    """An independent reader of OCI layouts; where CI runs it must be there."""
+    found = shutil.which("skopeo")
+    if found is None:
+        assert os.environ.get("CI") != "true", "CI must install skopeo"
+        pytest.skip("skopeo is not installed")
+    return found
