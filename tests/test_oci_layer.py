@@ -104,8 +104,12 @@ class TestRefusals:
             == f"demo==1: {path!r}: not a plain path below the root"
         )
 
-    def test_a_nul_in_a_path_is_refused(self) -> None:
-        assert "a NUL in a path" in refused(file_entry("a\0b", b""))
+    @pytest.mark.parametrize("letter", ["\0", "\n", "\x1b", "\x7f", "\x9b"])
+    def test_a_control_character_in_a_path_is_refused_and_not_printed(self, letter: str) -> None:
+        message = refused(file_entry(f"a{letter}b", b""))
+
+        assert "a control character in a path" in message
+        assert letter not in message
 
     @pytest.mark.parametrize("path", [".wh.x", "a/.wh.x", "a/.wh..wh..opq", ".wh.dir/x"])
     def test_a_whiteout_name_is_refused(self, path: str) -> None:

@@ -373,6 +373,22 @@ class TestReading:
         with pytest.raises(InputError, match=f"{path.name} has sha256:"):
             read_layout(tmp_path / "out")
 
+    def test_a_layer_that_was_cut_short_is_refused(self, store: Store, tmp_path: Path) -> None:
+        image = tiny_layout(store, tmp_path / "out")
+        path = tmp_path / "out/blobs/sha256" / hex_of(image.layers[0].digest)
+        path.unlink()
+        path.write_bytes(b"cut")
+
+        with pytest.raises(InputError, match=f"{path.name} has 3 bytes, not {image.layers[0].size}"):
+            read_layout(tmp_path / "out")
+
+    def test_a_layer_that_is_gone_is_file_not_found(self, store: Store, tmp_path: Path) -> None:
+        image = tiny_layout(store, tmp_path / "out")
+        (tmp_path / "out/blobs/sha256" / hex_of(image.layers[0].digest)).unlink()
+
+        with pytest.raises(FileNotFoundError):
+            read_layout(tmp_path / "out")
+
     def test_a_digest_that_is_a_path_is_refused(self, store: Store, tmp_path: Path) -> None:
         tiny_layout(store, tmp_path / "out")
         path = tmp_path / "out/index.json"

@@ -7,6 +7,7 @@ layers that give one directory two modes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from trainyard.errors import InputError
@@ -19,6 +20,8 @@ from trainyard.oci.tar import refusal
 MAX_PATH = 4095
 MAX_NAME = 255
 _WHITEOUT = ".wh."
+# NUL ends a path; the others would reach terminals and line-based lists of files.
+_CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f]")
 
 
 class LayerContents:
@@ -100,8 +103,8 @@ def _check_path(entry: Entry, names: list[str]) -> None:
 
 
 def _path_problem(path: str, names: list[str]) -> str:
-    if "\0" in path:
-        return "a NUL in a path"
+    if _CONTROL.search(path):
+        return "a control character in a path"
     if _bytes(path) > MAX_PATH:
         return f"a path of more than {MAX_PATH} bytes"
     for name in names:

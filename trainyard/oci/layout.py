@@ -95,10 +95,10 @@ def write_layout(folder: Path, images: Sequence[NamedImage], *, blob_of: Callabl
 
 
 def read_layout(folder: Path) -> Layout:
-    """The images of a layout folder; layer blobs are not opened.
+    """The images of a layout folder; layer blobs are there and have their size, but are not opened.
 
-    Errors: FileNotFoundError when there is no layout; InputError, naming the file, when a document is too
-    large, malformed, or not what its digest says.
+    Errors: FileNotFoundError when there is no layout or a blob is missing; InputError, naming the file, when a
+    document is too large, malformed, or not what its digest says, or a layer was cut short.
     """
     index = parse(read_bounded(folder / "index.json"), f"{folder}/index.json")
     manifests = index.children("manifests")
@@ -127,15 +127,21 @@ def _read_image(folder: Path, item: Document) -> LayoutImage:
         config_digest=manifest.child("config").digest(),
         config=config_bytes,
         layers=tuple(
-            LayoutLayer(
-                path=blob_path(folder, layer.digest()),
-                digest=layer.digest(),
-                diff_id=diff_id,
-                size=layer.number("size"),
-                media_type=layer.text("mediaType"),
-            )
-            for layer, diff_id in zip(layers, diff_ids, strict=True)
+            _read_layer(folder, layer, diff_id) for layer, diff_id in zip(layers, diff_ids, strict=True)
         ),
+    )
+
+
+def _read_layer(folder: Path, item: Document, diff_id: str) -> LayoutLayer:
+    path = blob_path(folder, item.digest())
+    if path.stat().st_size != item.number("size"):
+        raise InputError(f"{path} has {path.stat().st_size} bytes, not {item.number('size')}", hint=HINT)
+    return LayoutLayer(
+        path=path,
+        digest=item.digest(),
+        diff_id=diff_id,
+        size=item.number("size"),
+        media_type=item.text("mediaType"),
     )
 
 
