@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from trainyard.layers import LayerSpec
 from trainyard.oci.codec import Codec
-from trainyard.oci.layer import write_layer
+from trainyard.oci.layer import StoppedError, write_layer
 from trainyard.oci.members import Member, check_image
 from trainyard.sources import LayerSources
 from trainyard.store import LayerRecord, Store
@@ -67,9 +67,10 @@ class Assembler:
                 if unfinished:
                     self._stop.set()
                     pool.shutdown(wait=True, cancel_futures=True)
-        for future in futures.values():
-            if not future.cancelled():
-                future.result()
+        finished = [future for future in futures.values() if not future.cancelled()]
+        if errors := [error for future in finished if (error := future.exception())]:
+            # The cause, not a layer that was stopped for it.
+            raise min(errors, key=lambda error: isinstance(error, StoppedError))
         built = {spec.key for spec in todo}
         return [self._finished(spec, cached=spec.key not in built) for spec in specs]
 

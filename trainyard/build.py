@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from trainyard.assemble import Assembler, BuiltLayer, check_conflicts, store_bytes_needed
-from trainyard.errors import ReproducibilityError, SpaceError
+from trainyard.errors import InputError, ReproducibilityError, SpaceError
 from trainyard.files import write_atomic
 from trainyard.golden import GoldenLayer, GoldenRecord, compare, refuse_other_bytes
 from trainyard.layers import FORMAT, LayerSpec
@@ -163,5 +163,5 @@ def _layer_record(golden: GoldenLayer, *, media_type: str) -> LayerRecord:
 def _is_current(folder: Path, image: Image) -> bool:
     try:
         return [found.digest for found in read_layout(folder).images] == [image.digest]
-    except (OSError, ValueError):
+    except (OSError, InputError):
         return False

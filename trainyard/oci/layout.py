@@ -97,7 +97,7 @@ def write_layout(folder: Path, images: Sequence[NamedImage], *, blob_of: Callabl
 def read_layout(folder: Path) -> Layout:
     """The images of a layout folder; layer blobs are there and have their size, but are not opened.
 
-    Errors: FileNotFoundError when there is no layout or a blob is missing; InputError, naming the file, when a
+    Errors: FileNotFoundError when the layout or a blob is missing; InputError, naming the file, when a
     document is too large, malformed, or not what its digest says, or a layer was cut short.
     """
     index = parse(read_bounded(folder / "index.json"), f"{folder}/index.json")
