@@ -32,7 +32,7 @@ def cache_entry(packages: Sequence[DebFacts], platform: Platform) -> Entry:
         )
     entries = []
     for folder in library_folders(config):
-        root = merged(folder.lstrip("/"))
+        root = merged(f"{folder}/".lstrip("/")).rstrip("/")
         entries += folder_entries(
             folder,
             _names_in(root, members),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainyard.debian.accounts import account_entries
 from trainyard.debian.alternatives import alternative_entries
 from trainyard.debian.database import database_entries
 from trainyard.debian.facts import DebFacts
-from trainyard.debian.filters import CONFIG, CONFIG_PATH
 from trainyard.debian.libraries import cache_entry
 from trainyard.debian.pam import pam_entries
 from trainyard.debian.review import Reviewed, Script, control_problems, reviewed, scripts_of
@@ -21,6 +20,7 @@ from trainyard.platforms import Platform
 _CERTIFICATES = "usr/share/ca-certificates/"
 # invoke-rc.d asks it before it starts a service.
 _POLICY = b"#!/bin/sh\n# Images are built without an init system: no service is started.\nexit 101\n"
+_ORIGIN = "Debian's configuration"
 _EMPTY = ("home/trainyard",)
 
 
@@ -63,7 +63,7 @@ def state_entries(
         scripts=scripts_of([package.name for package in packages], table=table),
     )
     entries = [*_own_entries(sources), *database_entries(packages, platform), *_script_entries(base)]
-    return iter(sorted(entries, key=lambda entry: entry.path))
+    return (replace(entry, origin=_ORIGIN) for entry in sorted(entries, key=lambda entry: entry.path))
 
 
 def _check(packages: Sequence[DebFacts], platform: Platform, table: Reviewed) -> None:
@@ -82,9 +82,8 @@ def _check(packages: Sequence[DebFacts], platform: Platform, table: Reviewed) ->
 
 
 def _own_entries(sources: str) -> Iterator[Entry]:
-    """What no package makes: apt's sources, the exclusions, the policy, and the user's home."""
+    """What no package makes: apt's sources, the policy, and the user's home."""
     yield file_entry("etc/apt/sources.list.d/debian.sources", sources.encode())
-    yield file_entry(CONFIG_PATH, CONFIG.encode())
     yield file_entry("usr/sbin/policy-rc.d", _POLICY, mode=0o755)
     yield from (_directory(path) for path in _EMPTY)
 
@@ -99,7 +98,7 @@ def _script_entries(base: _Base) -> Iterator[Entry]:
         yield from (file_entry(path, text.encode()) for path, text in script.files.items())
         yield from (_touched(path, attributes) for path, attributes in script.touch.items())
         for effect in script.effects:
-            yield from _EFFECTS[effect](base)
+            yield from EFFECTS[effect](base)
 
 
 def _directory(path: str) -> Entry:
@@ -151,7 +150,7 @@ def _pam(base: _Base) -> Iterator[Entry]:
     return pam_entries(base.contents)
 
 
-_EFFECTS: Mapping[str, Callable[[_Base], Iterator[Entry]]] = {
+EFFECTS: Mapping[str, Callable[[_Base], Iterator[Entry]]] = {
     "accounts": _accounts,
     "certificates": _certificates,
     "ldconfig": _ldconfig,
