@@ -331,6 +331,11 @@ class TestStreaming:
 
         assert len(heard) == 2
 
+    def test_entries_that_end_early_because_of_a_stop_never_pass_for_a_whole_layer(self) -> None:
+        """A producer may see the flag first and simply end."""
+        with pytest.raises(StoppedError):
+            layer_into(Sink(), stop=lambda: True, count=0)
+
     def test_a_full_disk_is_a_space_error_with_a_command(self) -> None:
         with pytest.raises(SpaceError, match="disk was full") as caught:
             layer_into(Sink(room=100))
