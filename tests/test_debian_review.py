@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.debs import build_deb
 from trainyard.debian.archive import DebArchive
-from trainyard.debian.review import Reviewed, parse_reviewed, problems, reviewed, scripts_of
+from trainyard.debian.review import Reviewed, parse_reviewed, problems, refusals, reviewed, scripts_of
 from trainyard.debian.state import EFFECTS
 from trainyard.oci.directories import DEFAULT, attributes_of
 
@@ -77,6 +77,13 @@ def test_a_known_trigger_and_an_interest_are_no_problem(tmp_path: Path, table: R
     deb = archive(tmp_path, control_files={"triggers": "activate-noawait ldconfig\ninterest /usr/lib/x\n"})
 
     assert problems(deb, table=table) == []
+
+
+def test_a_package_whose_files_would_be_refused_says_so_before_a_build(tmp_path: Path) -> None:
+    bad = archive(tmp_path / "bad", files={"usr/bin/gain": b""}, modes={"usr/bin/gain": 0o4755})
+
+    assert refusals(bad) == ["pkg=1: usr/bin/gain: setuid or setgid (4755), and not reviewed"]
+    assert refusals(archive(tmp_path / "good", files={"usr/bin/plain": b""})) == []
 
 
 def test_effects_are_read_as_values(table: Reviewed) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from trainyard.debian.control import Control
 from trainyard.digest import sha256_hex
+from trainyard.errors import InputError
 
 if TYPE_CHECKING:
     from trainyard.debian.archive import DebArchive
@@ -112,6 +113,19 @@ def _script(row: Mapping[str, object]) -> Script:
 def problems(deb: DebArchive, *, table: Reviewed | None = None) -> list[str]:
     """What of a package nobody has reviewed yet, each by package, script and hash; empty is good."""
     return control_problems(deb.control, table=table or reviewed())
+
+
+def refusals(deb: DebArchive) -> list[str]:
+    """Why the image would not take a package's files (an unknown setuid file, an odd directory, ...).
+
+    Reads the whole package, so that `invoke lock` can say what a build would.
+    """
+    try:
+        for _ in deb.entries():
+            pass
+    except InputError as error:
+        return [error.message]
+    return []
 
 
 def control_problems(control: Control, *, table: Reviewed) -> list[str]:
