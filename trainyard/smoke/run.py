@@ -96,20 +96,20 @@ def not_runnable(reason: str, *, target: str, platform: str, digest: str, runner
     )
 
 
-def report_path(layout: Path) -> Path:
-    """Where the report of the image in that layout lies."""
-    return layout.with_name(f"{layout.name}.report.json")
+def report_path(layout: Path, profile: str = NORMAL.name) -> Path:
+    """Where the report of the image in that layout lies; its name says the profile unless it is normal."""
+    return layout.with_name(f"{_stem(layout, profile)}.report.json")
 
 
-def junit_path(layout: Path) -> Path:
+def junit_path(layout: Path, profile: str = NORMAL.name) -> Path:
     """Where its JUnit XML lies."""
-    return layout.with_name(f"{layout.name}.junit.xml")
+    return layout.with_name(f"{_stem(layout, profile)}.junit.xml")
 
 
 def write_report(report: Report, layout: Path) -> None:
     """Both forms, each whole or not at all."""
-    write_atomic(junit_path(layout), report.to_junit().encode())
-    write_atomic(report_path(layout), report.to_json().encode())
+    write_atomic(junit_path(layout, report.profile), report.to_junit().encode())
+    write_atomic(report_path(layout, report.profile), report.to_json().encode())
 
 
 def last_report(layout: Path) -> Report | None:
@@ -119,3 +119,7 @@ def last_report(layout: Path) -> Report | None:
         return Report.from_json(path.read_text("utf-8"), source=str(path))
     except FileNotFoundError:
         return None
+
+
+def _stem(layout: Path, profile: str) -> str:
+    return layout.name if profile == NORMAL.name else f"{layout.name}.{profile}"

@@ -13,8 +13,10 @@ _STYLES = {Status.PASS: "green", Status.FAIL: "bold red", Status.SKIP: "yellow"}
 
 def print_report(report: Report, console: Console) -> None:
     """Every check with its status, seconds and reason; below it how it ran."""
-    title = f"{report.target} {report.platform} {report.digest[:19]}: {report.summary()}"
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
+    console.print(
+        Text(f"{report.target} {report.platform} {report.digest[:19]}: {report.summary()}", style="bold")
+    )
+    table = Table(box=None, pad_edge=False)
     for name in ("status", "check", "seconds", "reason"):
         table.add_column(name, justify="right" if name == "seconds" else "left", no_wrap=name != "reason")
     for result in report.results:

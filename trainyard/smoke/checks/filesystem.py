@@ -54,7 +54,8 @@ def run(claims: dict) -> dict:
 
 def walk() -> tuple[int, set[str], list[str]]:
     """All files on the image's own file system: how many, setuid and setgid ones, and those open to all."""
-    device = Path("/usr").stat().st_dev
+    # Of directories only: under an overlay a file keeps the device of the layer that it is from.
+    device = Path("/").stat().st_dev
     count, special, open_to_all = 0, set(), []
     stack = [Path("/")]
     while stack:
@@ -70,7 +71,7 @@ def walk() -> tuple[int, set[str], list[str]]:
                     stack.append(Path(entry.path))
                     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
                         open_to_all.append(entry.path)
-            elif stat.S_ISREG(found.st_mode) and found.st_dev == device:
+            elif stat.S_ISREG(found.st_mode):
                 if found.st_mode & (stat.S_ISUID | stat.S_ISGID):
                     special.add(entry.path)
                 if found.st_mode & stat.S_IWOTH:
