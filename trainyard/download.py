@@ -87,6 +87,19 @@ class Downloader:
                 hint="free some space (`invoke clean`), or use another disk: TRAINYARD_CACHE=DIR invoke ...",
             ) from None
 
+    def measure(self, url: str) -> tuple[str, int]:
+        """Bare hex sha256 and size of what `url` serves, for an index that says neither; nothing is kept."""
+
+        def attempt() -> tuple[str, int]:
+            hasher, size = hashlib.sha256(), 0
+            with self._connections.get(url) as response:
+                for chunk in self._chunks(response, url):
+                    hasher.update(chunk)
+                    size += len(chunk)
+            return hasher.hexdigest(), size
+
+        return self._persist(url, attempt, have=lambda: "")
+
     def _fill(self, url: str, part: _Part, *, sha256: str, size: int) -> None:
         """One attempt to bring `part` to its full size, and the comparison of its hash."""
         if part.size > size:
