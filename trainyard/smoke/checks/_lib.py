@@ -153,8 +153,10 @@ def run_ranks(world: int, *, backend: str, device: str, limit: float = 90) -> li
         finally:
             for process in processes:
                 process.kill()
-    for rank, (process, (_, errors)) in enumerate(zip(processes, outputs, strict=True)):
-        if process.returncode:
-            lines = errors.strip().splitlines() or ["no output"]
-            fail(f"rank {rank} of {world} on {backend}: {lines[-1]}", stderr=errors[-3000:])
+    errors = {rank: outputs[rank][1] for rank in range(world) if processes[rank].returncode}
+    if errors:
+        # When one rank finds a wrong value and ends, the others only see that it is gone.
+        rank = min(errors, key=lambda rank: ("AssertionError" not in errors[rank], rank))
+        last = (errors[rank].strip().splitlines() or ["no output"])[-1]
+        fail(f"rank {rank} of {world} on {backend}: {last}", stderr=errors[rank][-3000:])
     return [json.loads(out.strip().rpartition("\n")[2]) for out, _ in outputs]
