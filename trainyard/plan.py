@@ -36,15 +36,28 @@ class Plan:
     @property
     def key(self) -> str:
         """sha256 hex over everything that decides the image's digest."""
-        return sha256_hex(canonical_json([_identity(self.layers, self.config), sorted(self.config.labels)]))
+        return sha256_hex(canonical_json([_identity(self.layers, self.config), self.config.labels]))
 
 
 def make_plan(
-    target: Target, platform: Platform, *, wheels: WheelLock, debs: DebLock, payload: Mapping[str, bytes]
+    target: Target,
+    platform: Platform,
+    *,
+    wheels: WheelLock,
+    debs: DebLock,
+    payload: Mapping[str, bytes],
+    reviewed: str,
 ) -> Plan:
-    """The Plan of one (target, platform); `payload` maps paths below /opt/trainyard to shipped files."""
+    """The Plan of one (target, platform).
+
+    `payload` maps image paths to the files of ours that every image carries; `reviewed` is the sha256 hex of the
+    table that says what maintainer scripts do.
+    """
     created = max(wheels.until, debs.snapshot)
-    layers = (*base_layers(target, platform, debs), *_venv_layers(target, platform, wheels, debs, created, payload))
+    layers = (
+        *base_layers(target, platform, debs, reviewed),
+        *_venv_layers(target, platform, wheels, debs, created, payload),
+    )
     if len(layers) > MAX_LAYERS:
         raise TrainyardError(
             f"{target.name} {platform}: {len(layers)} layers, more than the {MAX_LAYERS} that every runtime takes",
@@ -75,7 +88,7 @@ def make_plan(
     )
 
 
-def base_layers(target: Target, platform: Platform, debs: DebLock) -> tuple[LayerSpec, ...]:
+def base_layers(target: Target, platform: Platform, debs: DebLock, reviewed: str) -> tuple[LayerSpec, ...]:
     """The Debian layers: the debs, what their scripts would have made, and the standard library's bytecode."""
     unpacked = [
         LayerSpec(kind=LayerKind.DEBS, title=group.title, mtime=CONSTANT_MTIME, debs=group.debs)
@@ -86,7 +99,11 @@ def base_layers(target: Target, platform: Platform, debs: DebLock) -> tuple[Laye
         title=f"debian: configured, snapshot {debs.snapshot}",
         mtime=seconds(debs.snapshot),
         debs=debs.debs,
-        parameters=(("arch", platform.arch), ("sources", apt_sources(target.base, debs.snapshot))),
+        parameters=(
+            ("arch", platform.arch),
+            ("reviewed", reviewed),
+            ("sources", apt_sources(target.base, debs.snapshot)),
+        ),
     )
     python = target.base.python
     stdlib = LayerSpec(

@@ -10,6 +10,7 @@ from functools import cached_property
 from trainyard.assemble import Assembler, Progress
 from trainyard.bytecode.python import check_same_python
 from trainyard.debian.mirror import mirror_parent
+from trainyard.debian.review import reviewed_sha256
 from trainyard.download import Downloader
 from trainyard.errors import LockError
 from trainyard.lock.freshness import stale_deb_reasons, stale_reasons
@@ -92,7 +93,7 @@ class Workspace:
         debs = self.read_deb_lock(target.base_name, platform.arch)
         assert wheels is not None
         assert debs is not None
-        return make_plan(target, platform, wheels=wheels, debs=debs, payload=load_payload())
+        return make_plan(target, platform, wheels=wheels, debs=debs, payload=load_payload(), reviewed=reviewed_sha256())
 
     def today(self) -> str:
         """00:00 UTC of today, RFC 3339: the default cut-off of a lock that moves."""

@@ -27,7 +27,9 @@ def deb(name: str, version: str = "1.0-1", *, size: int = 1000) -> LockedDeb:
     return LockedDeb(name=name, version=version, sha256=fake_hash(path), size=size, path=path)
 
 
-def wheel_lock(*wheels: LockedWheel, platform: Platform = AMD64, until: str = "2026-12-01T00:00:00Z") -> WheelLock:
+def wheel_lock(
+    *wheels: LockedWheel, platform: Platform = AMD64, until: str = "2026-12-01T00:00:00Z"
+) -> WheelLock:
     return WheelLock(
         target="cuda13.2",
         platform=platform,
@@ -40,16 +42,30 @@ def wheel_lock(*wheels: LockedWheel, platform: Platform = AMD64, until: str = "2
 
 
 def deb_lock(*debs: LockedDeb, arch: str = "amd64", snapshot: str = "2026-11-30T20:15:00Z") -> DebLock:
-    python = [deb(name, "3.13.5-2") for name in ("python3.13", "python3.13-minimal", "libpython3.13-minimal", "libpython3.13-stdlib")]
-    members = sorted([*debs, *(one for one in python if one.name not in {item.name for item in debs})], key=lambda item: item.name)
+    python = [
+        deb(name, "3.13.5-2")
+        for name in ("python3.13", "python3.13-minimal", "libpython3.13-minimal", "libpython3.13-stdlib")
+    ]
+    members = sorted(
+        [*debs, *(one for one in python if one.name not in {item.name for item in debs})],
+        key=lambda item: item.name,
+    )
     return DebLock(
-        base="trixie", arch=arch, snapshot=snapshot, inputs=fake_hash("deb inputs"), releases=(), debs=tuple(members)
+        base="trixie",
+        arch=arch,
+        snapshot=snapshot,
+        inputs=fake_hash("deb inputs"),
+        releases=(),
+        debs=tuple(members),
     )
 
 
 def target(**changes: object) -> Target:
     base = Base(
-        suite="trixie", python="3.13", snapshot="https://snapshot.example.com/archive", packages=["python3.13"]
+        suite="trixie",
+        python="3.13",
+        snapshot="https://snapshot.example.com/archive",
+        packages=["python3.13"],
     )
     fields: dict[str, object] = {
         "name": "cuda13.2",
