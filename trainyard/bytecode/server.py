@@ -23,7 +23,7 @@ END_OF_REQUESTS = 3  # a child's exit status
 def compiled(name: str, source: bytes) -> bytes:
     """The .pyc that `import` would write for a source, but never compared with it (PEP 552, flags 0b01)."""
     code = compile(source, name, "exec", dont_inherit=True, optimize=-1)
-    source_hash = _imp.source_hash(bootstrap._RAW_MAGIC_NUMBER, source)  # type: ignore[attr-defined]
+    source_hash = _imp.source_hash(int.from_bytes(bootstrap.MAGIC_NUMBER, "little"), source)
     return bytes(bootstrap._code_to_hash_pyc(code, source_hash, False))  # type: ignore[attr-defined]
 
 
@@ -56,7 +56,7 @@ def read_exactly(size: int) -> bytes:
 def serve_one() -> int:
     """Answer one request; the exit status of the child that did."""
     header = read_exactly(8)
-    if not header:
+    if len(header) < 8:
         return END_OF_REQUESTS
     name_size, source_size = int.from_bytes(header[:4], "big"), int.from_bytes(header[4:], "big")
     name, source = read_exactly(name_size), read_exactly(source_size)
