@@ -29,6 +29,12 @@ class Display:
         if not self.quiet:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
+    @contextlib.contextmanager
+    def testing(self, name: str) -> Iterator[Callable[[str], None]]:
+        """The last thing a long test run said, on a terminal; the table at its end says it all."""
+        with self.console.status(f"checks of {name}") as status:
+            yield lambda line: status.update(f"checks of {name}: {line.strip()}")
+
     def print_table(self, table: Table) -> None:
         """A table, for a person."""
         self.console.print(table)

@@ -38,16 +38,17 @@ def smoke_built(workspace: Workspace, built: BuiltImage, display: Display) -> Re
     report = _standing_report(built)
     if report is None:
         content = sum(layer.record.content_size for layer in built.layers)
-        report = smoke_layout(
-            built.layout,
-            SmokeOptions(),
-            target=plan.target,
-            platform=plan.platform,
-            store=workspace.store,
-            host=workspace.host,
-            content_size=content,
-            on_line=display.say,
-        )
+        with display.testing(f"{plan.target} {plan.platform}") as on_line:
+            report = smoke_layout(
+                built.layout,
+                SmokeOptions(),
+                target=plan.target,
+                platform=plan.platform,
+                store=workspace.store,
+                host=workspace.host,
+                content_size=content,
+                on_line=on_line,
+            )
     print_report(report, display.console)
     return report
 
@@ -69,15 +70,16 @@ def _smoke(
             f"{workspace.project.relative(layout)} is not there: {target.name} {platform} is not built",
             hint=f"invoke build --target {target.name} --platform {platform}",
         )
-    report = smoke_layout(
-        layout,
-        request.options,
-        target=target.name,
-        platform=platform,
-        store=workspace.store,
-        host=workspace.host,
-        runner=request.runner,
-        on_line=display.say,
-    )
+    with display.testing(f"{target.name} {platform}") as on_line:
+        report = smoke_layout(
+            layout,
+            request.options,
+            target=target.name,
+            platform=platform,
+            store=workspace.store,
+            host=workspace.host,
+            runner=request.runner,
+            on_line=on_line,
+        )
     print_report(report, display.console)
     return report
