@@ -13,6 +13,7 @@ from trainyard.debian.mirror import mirror_parent
 from trainyard.debian.review import reviewed_sha256
 from trainyard.download import Downloader
 from trainyard.errors import LockError
+from trainyard.fetch import DebOrigin
 from trainyard.lock.freshness import stale_deb_reasons, stale_reasons
 from trainyard.lock.model import DebLock, WheelLock, parse_deb_lock, parse_wheel_lock
 from trainyard.matrix.load import load_matrix
@@ -108,6 +109,11 @@ class Workspace:
         return mirror_parent(
             matrix=target.base.mirror, setting=self.settings.debian_mirror, apt_sources=self.apt_sources()
         )
+
+    def deb_origin(self, target_name: str) -> DebOrigin:
+        """Where the debs of a target's base come from: the mirror, then the archive of the past."""
+        target = self.matrix.target(target_name)
+        return DebOrigin(mirror=self.mirror(target), snapshot=target.base.snapshot)
 
     def host_debs(self, target: Target) -> DebLock:
         """The lock of the target's base for this host's architecture: its Python compiles bytecode."""

@@ -9,7 +9,7 @@ from trainyard.assemble import Assembler, Progress
 from trainyard.build import BuiltImage, build_image, hold_against_golden, record_golden
 from trainyard.commands.display import Display
 from trainyard.commands.smoke import smoke_built
-from trainyard.fetch import fetch_inputs
+from trainyard.fetch import fetch_inputs, missing_inputs
 from trainyard.layers import LayerKind, LayerSpec
 from trainyard.matrix.model import Target
 from trainyard.plan import Plan
@@ -135,20 +135,23 @@ def _fetch(
     workspace: Workspace, plan: Plan, assembler: Assembler, specs: Sequence[LayerSpec], display: Display
 ) -> None:
     """Bring the inputs of those layers into the store; nothing is fetched for a layer that stands."""
-    missing = [spec for spec in specs if workspace.store.layer(assembler.record_key(spec)) is None]
-    wheels = {wheel.sha256: wheel for spec in missing for wheel in spec.wheels}
-    debs = {deb.sha256: deb for spec in missing for deb in spec.debs}
-    if any(spec.kind in _COMPILED for spec in missing):
-        debs |= {deb.sha256: deb for deb in assembler.sources.python_debs()}
-    if wheels or debs:
-        with display.fetching([*wheels.values(), *debs.values()]) as on_bytes:
-            fetch_inputs(
-                workspace.store,
-                wheels=list(wheels.values()),
-                debs=list(debs.values()),
-                lock=plan.wheels,
-                deb_lock=plan.debs,
-                origin=workspace.deb_origin(plan),
-                settings=workspace.settings,
-                on_bytes=on_bytes,
-            )
+    needed = [spec for spec in specs if workspace.store.layer(assembler.record_key(spec)) is None]
+    compiling = any(spec.kind in _COMPILED for spec in needed)
+    wheels = missing_inputs(workspace.store, [wheel for spec in needed for wheel in spec.wheels])
+    debs = missing_inputs(
+        workspace.store,
+        [*(deb for spec in needed for deb in spec.debs), *(assembler.sources.python_debs() if compiling else ())],
+    )
+    if not wheels and not debs:
+        return
+    with display.fetching([*wheels, *debs]) as on_bytes:
+        fetch_inputs(
+            workspace.store,
+            wheels=wheels,
+            debs=debs,
+            lock=plan.wheels,
+            deb_lock=plan.debs,
+            origin=workspace.deb_origin(plan.target),
+            settings=workspace.settings,
+            on_bytes=on_bytes,
+        )
