@@ -142,7 +142,8 @@ def lock(
     json: bool = False,
 ) -> None:
     """Resolve matrix.yaml and write lockfiles/."""
-    from trainyard.commands.lock import LockRequest, check_locks, write_locks
+    from trainyard.commands.lock import LockRequest, write_locks
+    from trainyard.commands.lock_check import check_locks
     from trainyard.commands.select import select_targets
 
     space, _display = workspace()

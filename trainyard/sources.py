@@ -9,7 +9,7 @@ from itertools import chain
 from trainyard.bytecode.compile import bytecode_entries
 from trainyard.bytecode.python import ImagePython, image_python, python_debs, stdlib_sources
 from trainyard.debian.archive import DebArchive
-from trainyard.debian.facts import DebFacts, deb_facts
+from trainyard.debian.facts import FACTS_FORMAT, DebFacts, deb_facts
 from trainyard.debian.state import state_entries
 from trainyard.layers import ImageFile, LayerKind, LayerSpec
 from trainyard.lock.model import DebLock, LockedDeb, LockedWheel
@@ -61,7 +61,7 @@ class LayerSources:
         """What the state layer, SBOMs and checks need to know of each deb, computed once per deb."""
         return [
             DebFacts.from_json(
-                self.store.facts(f"deb-{deb.sha256}", lambda deb=deb: deb_facts(self._deb(deb)).to_json())
+                self.store.facts(f"deb-{FACTS_FORMAT}-{deb.sha256}", lambda deb=deb: deb_facts(self._deb(deb)).to_json())
             )
             for deb in debs
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.debian.archive import DebArchive
-from trainyard.debian.review import problems as review_problems
+from trainyard.debian.review import problems, refusals
 from trainyard.errors import TrainyardError, UsageError
 from trainyard.files import write_atomic
 from trainyard.lock.debian import lock_base, render_deb_lock
@@ -78,7 +78,7 @@ def _lock_bases(workspace: Workspace, targets: Sequence[Target], request: LockRe
             # The archive has no past: resolving again would move packages that nobody asked to move.
             yield LockResult(lock=workspace.project.relative(path), outcome="fresh")
             continue
-        yield _guarded(
+        yield guarded(
             workspace.project.relative(path),
             lambda target=target, arch=arch, old=old, path=path: _lock_base(workspace, target, arch, old, path),
         )
@@ -105,7 +105,8 @@ def _lock_base(workspace: Workspace, target: Target, arch: str, old: DebLock | N
 
 
 def _review(deb: LockedDeb, path: Path) -> list[str]:
-    return review_problems(DebArchive(path, name=deb.name, version=deb.version))
+    archive = DebArchive(path, name=deb.name, version=deb.version)
+    return [*problems(archive), *refusals(archive)]
 
 
 def _lock_wheels(
@@ -114,7 +115,7 @@ def _lock_wheels(
     for target in targets:
         for platform in target.platforms:
             path = workspace.project.wheel_lock(target.name, platform)
-            yield _guarded(
+            yield guarded(
                 workspace.project.relative(path),
                 lambda target=target, platform=platform: _lock_target(workspace, target, platform, request, until),
             )
@@ -166,7 +167,7 @@ def _moved(
     return tuple(lines)
 
 
-def _guarded(name: str, work: Callable[[], LockResult]) -> LockResult:
+def guarded(name: str, work: Callable[[], LockResult]) -> LockResult:
     """One lock's expected failure as a result, so that the others go on."""
     try:
         return work()
