@@ -86,7 +86,8 @@ def chosen(names: Sequence[str]) -> Sequence[str]:
     """The `--target` values; invoke turns a bare `--target` into nothing, which must not mean `the default`."""
     words = sys.argv[1:]
     bare = any(
-        word == "--target" and (not words[at + 1 :] or words[at + 1].startswith("-")) for at, word in enumerate(words)
+        word == "--target" and (not words[at + 1 :] or words[at + 1].startswith("-"))
+        for at, word in enumerate(words)
     )
     if bare or "" in names:
         raise UsageError("--target needs a value", hint="`invoke list` shows the targets")
@@ -105,7 +106,10 @@ def cells(space: Workspace, names: Sequence[str], platform: str) -> list[tuple[T
 
 
 JSON = {"json": "One JSON document on stdout."}
-TARGET = {"target": "A target of matrix.yaml; may repeat.", "platform": "os/arch, or `all`; default: this host's."}
+TARGET = {
+    "target": "A target of matrix.yaml; may repeat.",
+    "platform": "os/arch, or `all`; default: this host's.",
+}
 
 
 @command(name="list", help=JSON)
@@ -203,7 +207,9 @@ def build(
         emit({"schema": 1, "images": [outcome.document() for outcome in outcomes], "index": None})
     failed = [outcome for outcome in outcomes if outcome.report is not None and not outcome.report.ok]
     if failed:
-        raise TrainyardError("a smoke check failed", hint="the table above says which; `invoke smoke` runs them again")
+        raise TrainyardError(
+            "a smoke check failed", hint="the table above says which; `invoke smoke` runs them again"
+        )
 
 
 @command(
@@ -260,7 +266,9 @@ def verify(_: Context, target: Sequence[str], platform: str = "", json: bool = F
         "dist": "Finished images.",
     }
 )
-def clean(_: Context, layers: bool = False, inputs: bool = False, dist: bool = False, json: bool = False) -> None:
+def clean(
+    _: Context, layers: bool = False, inputs: bool = False, dist: bool = False, json: bool = False
+) -> None:
     """Give disk back; without flags all that can be made again without a download."""
     from trainyard.commands.clean import clean as run
 

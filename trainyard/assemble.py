@@ -121,12 +121,9 @@ def _members(store: Store, spec: LayerSpec) -> Iterator[Member]:
 
 def _weight(spec: LayerSpec) -> int:
     """How long a layer takes, roughly: bytes of its inputs, times what its kind costs."""
-    size = sum(item.size for item in (*spec.debs, *spec.wheels)) // spec.parts
-    return size * {"bytecode": 20, "stdlib": 40, "debs": 4}.get(spec.kind.value, 1)
+    return spec.input_size * {"bytecode": 20, "stdlib": 40, "debs": 4}.get(spec.kind.value, 1)
 
 
 def store_bytes_needed(specs: Sequence[LayerSpec]) -> int:
     """Bytes of disk that building these layers may take, from the sizes of their inputs."""
-    return sum(sum(item.size for item in (*spec.debs, *spec.wheels)) // spec.parts for spec in specs) * 5 // 4
-
-
+    return sum(spec.input_size for spec in specs) * 5 // 4

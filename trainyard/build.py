@@ -33,7 +33,11 @@ class BuiltImage:
     @property
     def size(self) -> int:
         """Bytes that a pull of the whole image moves."""
-        return len(self.image.config) + len(self.image.manifest) + sum(layer.record.size for layer in self.layers)
+        return (
+            len(self.image.config)
+            + len(self.image.manifest)
+            + sum(layer.record.size for layer in self.layers)
+        )
 
     def golden(self) -> GoldenRecord:
         """What this build would record."""

@@ -13,9 +13,7 @@ from dataclasses import asdict, dataclass
 from trainyard.errors import ReproducibilityError
 from trainyard.layers import FORMAT
 
-NOT_REPRODUCIBLE_HINT = (
-    "same inputs must give the same bytes: run `invoke verify` and see docs/troubleshooting.md#not-reproducible"
-)
+NOT_REPRODUCIBLE_HINT = "run `invoke verify` to see what differs, and read docs/troubleshooting.md#not-reproducible"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +60,8 @@ class GoldenRecord:
             return cls(**document, layers=layers)
         except (ValueError, TypeError, KeyError) as error:
             raise ReproducibilityError(
-                f"{source} is not a golden record: {error}", hint="restore it from git: git checkout -- images/"
+                f"{source} is not a golden record: {error}",
+                hint="restore it from git: git checkout -- images/",
             ) from None
 
     def layer(self, key: str) -> GoldenLayer | None:
@@ -106,7 +105,9 @@ def refuse_other_bytes(recorded: GoldenRecord, built: GoldenRecord, *, diff_ids_
         if expected.diff_id != layer.diff_id:
             problems.append(f"{layer.created_by}: diff id {layer.diff_id}, recorded {expected.diff_id}")
         elif not diff_ids_only and expected.digest != layer.digest:
-            problems.append(f"{layer.created_by}: digest {layer.digest}, recorded {expected.digest} (same diff id)")
+            problems.append(
+                f"{layer.created_by}: digest {layer.digest}, recorded {expected.digest} (same diff id)"
+            )
     if problems:
         raise ReproducibilityError(
             "\n  ".join([f"{name}: NOT REPRODUCIBLE: {len(problems)} layers have other bytes", *problems]),

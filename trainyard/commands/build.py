@@ -140,7 +140,10 @@ def _fetch(
     wheels = missing_inputs(workspace.store, [wheel for spec in needed for wheel in spec.wheels])
     debs = missing_inputs(
         workspace.store,
-        [*(deb for spec in needed for deb in spec.debs), *(assembler.sources.python_debs() if compiling else ())],
+        [
+            *(deb for spec in needed for deb in spec.debs),
+            *(assembler.sources.python_debs() if compiling else ()),
+        ],
     )
     if not wheels and not debs:
         return

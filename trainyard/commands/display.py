@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress as Bars, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+from rich.progress import (
+    Progress as Bars,
+)
 from rich.table import Table
 
 from trainyard.assemble import Progress
@@ -70,7 +79,15 @@ class Display:
 
     @contextlib.contextmanager
     def _bars(self) -> Iterator[Bars]:
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-        bars = Bars(*columns, console=self.console, transient=True, disable=self.quiet or not self.console.is_terminal)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeElapsedColumn(),
+        )
+        bars = Bars(
+            *columns, console=self.console, transient=True, disable=self.quiet or not self.console.is_terminal
+        )
         with bars:
             yield bars

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from trainyard.debian.archive import DebArchive
@@ -48,7 +49,9 @@ class LockResult:
         return "\n  ".join([f"{self.lock}: {self.outcome}", *self.moved, *self.problems])
 
 
-def write_locks(workspace: Workspace, targets: Sequence[Target], request: LockRequest) -> tuple[LockResult, ...]:
+def write_locks(
+    workspace: Workspace, targets: Sequence[Target], request: LockRequest
+) -> tuple[LockResult, ...]:
     """Resolve every base and target; a target that fails does not stop the others, and leaves no file."""
     until = cut_off(request.until)
     return (*_lock_bases(workspace, targets, request), *_lock_wheels(workspace, targets, request, until))
@@ -63,7 +66,9 @@ def cut_off(text: str) -> str:
     raise UsageError(f"--until {text!r} is no date", hint="write 2026-12-01 or 2026-12-01T06:00:00Z")
 
 
-def _lock_bases(workspace: Workspace, targets: Sequence[Target], request: LockRequest) -> Iterator[LockResult]:
+def _lock_bases(
+    workspace: Workspace, targets: Sequence[Target], request: LockRequest
+) -> Iterator[LockResult]:
     cells = {
         (target.base_name, platform.arch): target
         for target in targets
@@ -80,11 +85,13 @@ def _lock_bases(workspace: Workspace, targets: Sequence[Target], request: LockRe
             continue
         yield guarded(
             workspace.project.relative(path),
-            lambda target=target, arch=arch, old=old, path=path: _lock_base(workspace, target, arch, old, path),
+            partial(_lock_base, workspace, target, arch, old, path),
         )
 
 
-def _lock_base(workspace: Workspace, target: Target, arch: str, old: DebLock | None, path: Path) -> LockResult:
+def _lock_base(
+    workspace: Workspace, target: Target, arch: str, old: DebLock | None, path: Path
+) -> LockResult:
     new = lock_base(
         target.base_name,
         target.base,
@@ -100,7 +107,9 @@ def _lock_base(workspace: Workspace, target: Target, arch: str, old: DebLock | N
         return LockResult(lock=workspace.project.relative(path), outcome="unchanged")
     write_atomic(path, render_deb_lock(workspace.project, new).encode())
     return LockResult(
-        lock=workspace.project.relative(path), outcome=f"{len(new.debs)} packages", moved=_moved(old, new.debs)
+        lock=workspace.project.relative(path),
+        outcome=f"{len(new.debs)} packages",
+        moved=_moved(old, new.debs),
     )
 
 
@@ -117,7 +126,7 @@ def _lock_wheels(
             path = workspace.project.wheel_lock(target.name, platform)
             yield guarded(
                 workspace.project.relative(path),
-                lambda target=target, platform=platform: _lock_target(workspace, target, platform, request, until),
+                partial(_lock_target, workspace, target, platform, request, until),
             )
 
 
