@@ -13,7 +13,13 @@ from dataclasses import asdict, dataclass
 from trainyard.errors import ReproducibilityError
 from trainyard.layers import FORMAT
 
-NOT_REPRODUCIBLE_HINT = "run `invoke verify` to see what differs, and read docs/troubleshooting.md#not-reproducible"
+NOT_REPRODUCIBLE_HINT = (
+    "run `invoke verify` to see what differs, and read docs/troubleshooting.md#not-reproducible"
+)
+
+
+class OtherFormatError(ReproducibilityError):
+    """A record of another format: nothing in it can be compared, only replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +54,11 @@ class GoldenRecord:
 
     @classmethod
     def from_json(cls, text: str, *, source: str) -> GoldenRecord:
-        """A record from its text; ReproducibilityError when it cannot be read or has an unknown format."""
+        """A record from its text; ReproducibilityError when it cannot be read, OtherFormatError by its format."""
         try:
             document = json.loads(text)
             if document["format"] != FORMAT:
-                raise ReproducibilityError(
+                raise OtherFormatError(
                     f"{source} was recorded by format {document['format']}; this version makes format {FORMAT}",
                     hint="review what changed the format, then run `invoke build --record`",
                 )
