@@ -86,7 +86,7 @@ def chosen(names: Sequence[str]) -> Sequence[str]:
     """The `--target` values; invoke turns a bare `--target` into nothing, which must not mean `the default`."""
     words = sys.argv[1:]
     bare = any(
-        word == "--target" and (not words[at + 1 :] or words[at + 1].startswith("-"))
+        word in ("--target", "-t") and (not words[at + 1 :] or words[at + 1].startswith("-"))
         for at, word in enumerate(words)
     )
     if bare or "" in names:
@@ -115,14 +115,17 @@ TARGET = {
 @command(name="list", help=JSON)
 def list_(_: Context, json: bool = False) -> None:
     """Targets and platforms: locked, recorded, built, tested, or why not."""
+    from rich.console import Console
+
     from trainyard.commands.listing import list_cells, listing_table
 
-    space, display = workspace()
+    space, _display = workspace()
     found = list_cells(space)
     if json:
         emit({"schema": 1, "cells": [dataclasses.asdict(cell) for cell in found]})
     else:
-        display.print_table(listing_table(found))
+        # Without a terminal nothing is cut: the table is for grep then.
+        Console(width=None if sys.stdout.isatty() else 240).print(listing_table(found))
 
 
 @command(
@@ -160,8 +163,9 @@ def lock(
         emit({"schema": 1, "locks": [dataclasses.asdict(result) for result in results]})
     for result in results:
         space.say(result.line())
-    if any(result.problems for result in results):
-        raise TrainyardError("a lock is not what matrix.yaml asks for", hint="invoke lock")
+    if failed := [result for result in results if result.problems]:
+        what = "are not what matrix.yaml asks for" if check else "could not be locked"
+        raise TrainyardError(f"{len(failed)} of {len(results)} {what}", hint=failed[0].hint or "invoke lock")
 
 
 @command(iterable=["target"], help={**JSON, **TARGET})

@@ -17,7 +17,6 @@ from rich.progress import (
 from rich.progress import (
     Progress as Bars,
 )
-from rich.table import Table
 
 from trainyard.assemble import Progress
 from trainyard.layers import LayerSpec
@@ -43,10 +42,6 @@ class Display:
         """The last thing a long test run said, on a terminal; the table at its end says it all."""
         with self.console.status(f"checks of {name}") as status:
             yield lambda line: status.update(f"checks of {name}: {line.strip()}")
-
-    def print_table(self, table: Table) -> None:
-        """A table, for a person."""
-        self.console.print(table)
 
     @contextlib.contextmanager
     def fetching(self, inputs: Sequence[LockedWheel | LockedDeb]) -> Iterator[Callable[[int], None]]:

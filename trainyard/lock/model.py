@@ -205,4 +205,6 @@ def _platform(text: str, source: str, problems: list[str]) -> Platform:
 
 def _raise(problems: list[str], source: str) -> None:
     if problems:
-        raise LockError("\n".join(problems), hint=f"{source} is written by `invoke lock`; run it again")
+        raise LockError(
+            "\n".join(problems), hint=f"restore {source} from git, or delete it and run `invoke lock`"
+        )
