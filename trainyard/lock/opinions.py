@@ -112,7 +112,7 @@ def _run(
     environ: Mapping[str, str],
     folder: Path,
 ) -> subprocess.CompletedProcess[str]:
-    """Pip or pip-tools under that Python, with no configuration but which index to ask."""
+    """One of the two under that Python, with no configuration but which index to ask."""
     if python.version != lock.python:
         raise LockError(
             f"the lock of {lock.target} is for Python {lock.python}, and pip would run under {python.version}",
