@@ -304,10 +304,15 @@ def check(context: Context, full: bool = False) -> None:
     steps = ["ruff check .", "ruff format --check .", "mypy", "pytest -m 'not real'"]
     if full:
         steps += ["pytest -m real", "invoke lock --check", "invoke verify"]
+    failed = []
     with context.cd(ROOT):
         for step in steps:
             print(f"$ {step}", file=sys.stderr)
-            context.run(f"{shlex.quote(sys.executable)} -m {step}", in_stream=False)
+            done = context.run(f"{shlex.quote(sys.executable)} -m {step}", in_stream=False, warn=True)
+            if done is None or not done.ok:
+                failed.append(step)
+    if failed:
+        raise TrainyardError("\n".join(["these failed:", *failed]), hint="run the first of them alone")
 
 
 @command(help={"target": "A target of matrix.yaml.", "platform": "os/arch."})
