@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.locks import AMD64, ARM64, target, wheel
+from tests.support.web import Reply, Request, file_reply, serve
 from tests.support.wheelindex import served_index
 from tests.support.wheels import build_wheel, locked
 from trainyard.errors import FetchError, LockError
@@ -210,6 +212,52 @@ def test_a_package_without_a_wheel_for_the_image_is_named(tmp_path: Path, tag: s
 def test_a_wheel_for_a_newer_glibc_than_the_bases_is_not_taken(tmp_path: Path) -> None:
     with pytest.raises(LockError, match="demo"):
         resolve(early(build_wheel(tmp_path / "w", tag="cp313-cp313-manylinux_2_42_x86_64")), tmp_path, "demo")
+
+
+def from_silent_index(path: Path, folder: Path, **says: object) -> WheelLock:
+    """A lock from an index that says of its one file only when it was uploaded, and `says` (PEP 691)."""
+    file = {
+        "filename": path.name,
+        "url": f"/files/{path.name}",
+        "hashes": {},
+        "upload-time": EARLY,
+        "core-metadata": True,
+    }
+    file |= says
+    document = {"meta": {"api-version": "1.1"}, "name": "demo", "files": [file], "versions": ["1.0"]}
+
+    def respond(request: Request) -> Reply:
+        if request.path.endswith(".metadata"):
+            return Reply(body=b"Metadata-Version: 2.4\nName: demo\nVersion: 1.0\n")
+        if request.path.startswith("/files/"):
+            return file_reply(path.read_bytes(), request)
+        kind = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
+        return Reply(body=json.dumps(document).encode(), headers=kind)
+
+    with serve(respond) as server:
+        chosen = settings(f"{server.url}/simple", folder)
+        return resolve_wheels(target(requirements=("demo",)), AMD64, until=UNTIL, settings=chosen)
+
+
+def test_hash_and_size_that_the_index_does_not_say_come_from_the_bytes(tmp_path: Path) -> None:
+    path = build_wheel(tmp_path / "w")
+
+    assert from_silent_index(path, tmp_path).wheels == (locked(path),)
+
+
+def test_a_size_that_is_not_said_is_measured_and_the_hash_is_checked(tmp_path: Path) -> None:
+    path = build_wheel(tmp_path / "w")
+
+    assert from_silent_index(path, tmp_path, hashes={"sha256": locked(path).sha256}).wheels == (locked(path),)
+    with pytest.raises(LockError, match=r"the index says sha256 a{64} and serves"):
+        from_silent_index(path, tmp_path / "other", hashes={"sha256": "a" * 64})
+
+
+def test_an_absurd_size_is_refused(tmp_path: Path) -> None:
+    path = build_wheel(tmp_path / "w")
+
+    with pytest.raises(LockError, match=r"demo 1\.0: demo-1\.0-py3-none-any\.whl has 1099511627776 bytes"):
+        from_silent_index(path, tmp_path, hashes={"sha256": locked(path).sha256}, size=1 << 40)
 
 
 def test_an_index_that_cannot_be_reached_is_said_to_be_so(tmp_path: Path) -> None:
