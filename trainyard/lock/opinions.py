@@ -84,7 +84,7 @@ def pip_compile_agrees(
         output = folder / "pins.txt"
         # Metadata by range requests, not whole wheels: seconds instead of gigabytes.
         pip = f"--use-feature=fast-deps --only-binary :all: --uploaded-prior-to {lock.until}"
-        arguments = ["-m", "piptools", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate"]
+        arguments = ["-m", "piptools", "compile", "--no-config", "--no-header", "--no-annotate"]
         arguments += ["--no-emit-index-url", "--no-emit-options", "--allow-unsafe", "--strip-extras"]
         arguments += ["--cache-dir", str(folder / "cache"), "--pip-args", pip]
         arguments += ["--output-file", str(output), "requirements.in"]
@@ -118,7 +118,13 @@ def _run(
             f"the lock of {lock.target} is for Python {lock.python}, and pip would run under {python.version}",
             hint="lock the base and the target together: invoke lock",
         )
-    variables = {**environ, **python.env, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INPUT": "1"}
+    variables = {
+        **environ,
+        **python.env,
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INPUT": "1",
+        "PIP_RETRIES": "2",
+    }
     variables |= {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PYTHONPATH": os.pathsep.join(_modules(lock, store, folder)),
@@ -165,9 +171,10 @@ def _distribution(module: str) -> str:
 
 
 def _failure(stderr: str) -> LockError | FetchError:
-    text = "\n".join(line for line in stderr.strip().splitlines()[-30:] if line.strip())
-    text = re.sub(r"://[^/@\s]+@", "://", text)
-    if _NETWORK.search(text):
+    # pip-tools ends in a traceback; its frames are indented, what it says is not.
+    said = [line for line in stderr.splitlines() if line.strip() and not line.startswith((" ", "Traceback"))]
+    text = re.sub(r"://[^/@\s]+@", "://", "\n".join(said[-20:]))
+    if _NETWORK.search(stderr):
         return FetchError(
             f"pip-tools cannot reach the package index: {text}",
             hint="check the network; `invoke lock --check` asks the index for a second opinion",
