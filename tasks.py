@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import platform as host
+import select
 import shlex
 import sys
 import time
@@ -60,11 +61,11 @@ def command(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Non
 
 def end_if_nobody_reads() -> None:
     """`invoke plan | head -1`: the reader of stdout has seen enough, and that is no failure of ours."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    if any(state & (select.POLLERR | select.POLLHUP) for _, state in poll.poll(0)):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
-        raise Exit(code=PIPE_CLOSED) from None
+        raise Exit(code=PIPE_CLOSED)
 
 
 def workspace(*, quiet: bool = False) -> tuple[Workspace, Display]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.errors import UsageError
 from trainyard.settings import Settings, settings_from
 
 HOME = Path("/home/somebody")
@@ -55,3 +56,9 @@ def test_workers_follow_the_cores_within_bounds_and_can_be_set() -> None:
     assert settings_from({}, home=HOME, cores=1).workers == 2
     assert settings_from({}, home=HOME, cores=64).workers == 8
     assert settings(TRAINYARD_WORKERS="3").workers == 3
+
+
+@pytest.mark.parametrize("text", ["many", "0", "-1", "2.5", "²", " "])
+def test_a_number_of_workers_that_is_none_is_refused_by_name(text: str) -> None:
+    with pytest.raises(UsageError, match="TRAINYARD_WORKERS"):
+        settings(TRAINYARD_WORKERS=text)
