@@ -86,7 +86,8 @@ def chosen(names: Sequence[str]) -> Sequence[str]:
     """The `--target` values; invoke turns a bare `--target` into nothing, which must not mean `the default`."""
     words = sys.argv[1:]
     bare = any(
-        word == "--target" and (not words[at + 1 :] or words[at + 1].startswith("-")) for at, word in enumerate(words)
+        word in ("--target", "-t") and (not words[at + 1 :] or words[at + 1].startswith("-"))
+        for at, word in enumerate(words)
     )
     if bare or "" in names:
         raise UsageError("--target needs a value", hint="`invoke list` shows the targets")
@@ -114,20 +115,26 @@ def known_engine(name: str) -> str:
 
 
 JSON = {"json": "One JSON document on stdout."}
-TARGET = {"target": "A target of matrix.yaml; may repeat.", "platform": "os/arch, or `all`; default: this host's."}
+TARGET = {
+    "target": "A target of matrix.yaml; may repeat.",
+    "platform": "os/arch, or `all`; default: this host's.",
+}
 
 
 @command(name="list", help=JSON)
 def list_(_: Context, json: bool = False) -> None:
     """Targets and platforms: locked, recorded, built, tested, or why not."""
+    from rich.console import Console
+
     from trainyard.commands.listing import list_cells, listing_table
 
-    space, display = workspace()
+    space, _display = workspace()
     found = list_cells(space)
     if json:
         emit({"schema": 1, "cells": [dataclasses.asdict(cell) for cell in found]})
     else:
-        display.print_table(listing_table(found))
+        # Without a terminal nothing is cut: the table is for grep then.
+        Console(width=None if sys.stdout.isatty() else 240).print(listing_table(found))
 
 
 @command(
@@ -165,8 +172,9 @@ def lock(
         emit({"schema": 1, "locks": [dataclasses.asdict(result) for result in results]})
     for result in results:
         space.say(result.line())
-    if any(result.problems for result in results):
-        raise TrainyardError("a lock is not what matrix.yaml asks for", hint="invoke lock")
+    if failed := [result for result in results if result.problems]:
+        what = "are not what matrix.yaml asks for" if check else "could not be locked"
+        raise TrainyardError(f"{len(failed)} of {len(results)} {what}", hint=failed[0].hint or "invoke lock")
 
 
 @command(iterable=["target"], help={**JSON, **TARGET})
@@ -255,7 +263,9 @@ def build(
         emit({"schema": 1, "images": [outcome.document() for outcome in outcomes], "index": None})
     failed = [outcome for outcome in outcomes if outcome.report is not None and not outcome.report.ok]
     if failed:
-        raise TrainyardError("a smoke check failed", hint="the table above says which; `invoke smoke` runs them again")
+        raise TrainyardError(
+            "a smoke check failed", hint="the table above says which; `invoke smoke` runs them again"
+        )
 
 
 @command(
@@ -326,7 +336,9 @@ def verify(
         "dist": "Finished images.",
     }
 )
-def clean(_: Context, layers: bool = False, inputs: bool = False, dist: bool = False, json: bool = False) -> None:
+def clean(
+    _: Context, layers: bool = False, inputs: bool = False, dist: bool = False, json: bool = False
+) -> None:
     """Give disk back; without flags all that can be made again without a download."""
     from trainyard.commands.clean import clean as run
 
@@ -338,13 +350,16 @@ def clean(_: Context, layers: bool = False, inputs: bool = False, dist: bool = F
         space.say(f"{item.what}: {item.bytes / 1e9:.2f} GB given back")
 
 
-@command(help={"full": "Also what takes gigabytes and minutes: the real build, verify, the engines."})
+@command(help={"full": "Also what takes the real image: gigabytes and minutes."})
 def check(context: Context, full: bool = False) -> None:
-    """All that CI checks: style, types, tests, locks, generated files."""
-    steps = ["ruff check .", "ruff format --check .", "mypy", "pytest" if full else "pytest -m 'not real'"]
-    for step in steps:
-        print(f"$ {step}", file=sys.stderr)
-        context.run(f"{shlex.quote(sys.executable)} -m {step}", in_stream=False)
+    """All that CI checks: style, types, tests, and with --full the real image."""
+    steps = ["ruff check .", "ruff format --check .", "mypy", "pytest -m 'not real'"]
+    if full:
+        steps += ["pytest -m real", "invoke lock --check", "invoke verify"]
+    with context.cd(ROOT):
+        for step in steps:
+            print(f"$ {step}", file=sys.stderr)
+            context.run(f"{shlex.quote(sys.executable)} -m {step}", in_stream=False)
 
 
 @command(help={"target": "A target of matrix.yaml.", "platform": "os/arch."})

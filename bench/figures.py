@@ -26,9 +26,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="cuda13.2")
     parser.add_argument("--platform", default="linux/amd64")
-    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "trainyard", help="holds the inputs")
+    parser.add_argument(
+        "--cache", type=Path, default=Path.home() / ".cache" / "trainyard", help="holds the inputs"
+    )
     options = parser.parse_args()
-    golden = json.loads((ROOT / "images" / options.target / f"{options.platform.replace('/', '-')}.json").read_text())
+    golden = json.loads(
+        (ROOT / "images" / options.target / f"{options.platform.replace('/', '-')}.json").read_text()
+    )
     print(json.dumps(dict(figures(options, golden)), indent=1))
 
 
@@ -39,7 +43,10 @@ def figures(options: argparse.Namespace, golden: dict[str, Any]) -> Iterator[tup
     yield "image_mb", mb(layers)
     yield "content_mb", round(sum(layer["content_size"] for layer in layers) / 1e6, 1)
     yield "largest_layer_mb", mb([max(layers, key=lambda layer: layer["size"])])
-    yield "small_pure_wheel_moves_percent", round(100 * moved(layers) / sum(layer["size"] for layer in layers), 2)
+    yield (
+        "small_pure_wheel_moves_percent",
+        round(100 * moved(layers) / sum(layer["size"] for layer in layers), 2),
+    )
     with tempfile.TemporaryDirectory(dir=options.cache) as folder:
         cache = Path(folder)
         (cache / "inputs").mkdir()
@@ -56,10 +63,26 @@ def figures(options: argparse.Namespace, golden: dict[str, Any]) -> Iterator[tup
 
 def build(options: argparse.Namespace, cache: Path) -> tuple[dict[str, Any], float]:
     """One `invoke build` in a process of its own: its document, and its peak memory in MB."""
-    command = ["/usr/bin/time", "-v", sys.executable, "-m", "invoke", "--search-root", str(ROOT), "build", "--no-smoke", "--json"]
+    command = [
+        "/usr/bin/time",
+        "-v",
+        sys.executable,
+        "-m",
+        "invoke",
+        "--search-root",
+        str(ROOT),
+        "build",
+        "--no-smoke",
+        "--json",
+    ]
     command += ["--target", options.target, "--platform", options.platform]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "TRAINYARD_CACHE": str(cache)}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, "TRAINYARD_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         sys.exit(done.stderr)
@@ -84,7 +107,7 @@ def moved(layers: list[dict[str, Any]]) -> int:
 
 def mb(layers: list[dict[str, Any]]) -> float:
     """Compressed megabytes of some layers."""
-    return round(sum(layer["size"] for layer in layers) / 1e6, 1)
+    return round(float(sum(layer["size"] for layer in layers)) / 1e6, 1)
 
 
 if __name__ == "__main__":

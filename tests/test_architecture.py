@@ -35,7 +35,18 @@ RANK = {module: rank for rank, row in enumerate(ROWS) for module in row}
 # Run inside an image or in the image's Python: they import nothing of ours.
 FOREIGN = ("smoke/checks/", "smoke/doctor.py", "bytecode/server.py", "bytecode/tree.py")
 # No I/O: a plan can be made, printed and tested without a disk, a network or a clock.
-PURE = ["layering.py", "layers.py", "plan.py", "runtime.py", "dockerfile.py", "golden.py", "lock/model.py", "lock/freshness.py", "oci/image.py"]
+PURE = [
+    "layering.py",
+    "layers.py",
+    "plan.py",
+    "runtime.py",
+    "dockerfile.py",
+    "golden.py",
+    "parity.py",
+    "lock/model.py",
+    "lock/freshness.py",
+    "oci/image.py",
+]
 IMPURE = {"os", "pathlib", "subprocess", "socket", "urllib3", "time", "shutil", "tempfile", "random"}
 MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py"]
 

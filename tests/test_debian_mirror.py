@@ -203,3 +203,15 @@ def test_a_mirror_in_trouble_is_no_vanished_package(tmp_path: Path) -> None:
 
     with serve(respond) as server, pytest.raises(FetchError, match="HTTP 500"):
         fetch(server.url, tmp_path / "deb")
+
+
+def test_a_package_off_the_mirror_is_vanished_also_where_the_snapshot_cannot_be_reached(
+    tmp_path: Path,
+) -> None:
+    """A farm without the internet must be told to lock anew, not to look at its network."""
+
+    def respond(request: Request) -> Reply:
+        return Reply(status=404 if request.path.startswith("/debian") else 500)
+
+    with serve(respond) as server, pytest.raises(VanishedError, match=r"cannot be asked: .*500"):
+        fetch(server.url, tmp_path / "deb")

@@ -13,7 +13,9 @@ SCRIPT = Path(__file__).parents[1] / "trainyard/rootfs/usr/local/bin/trainyard-e
 
 def run(tmp: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
     variables = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp)} | env
-    return subprocess.run(["sh", str(SCRIPT), *argv], env=variables, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["sh", str(SCRIPT), *argv], env=variables, capture_output=True, text=True, check=False
+    )
 
 
 def environment(tmp: Path, **env: str) -> dict[str, str]:
@@ -41,7 +43,9 @@ def test_caches_are_in_a_folder_that_only_this_user_can_read(tmp_path: Path, pri
         assert Path(env[name]).is_relative_to(private), name
 
 
-def test_flight_recorder_dumps_go_to_a_folder_that_exists_and_is_private(tmp_path: Path, private: Path) -> None:
+def test_flight_recorder_dumps_go_to_a_folder_that_exists_and_is_private(
+    tmp_path: Path, private: Path
+) -> None:
     """torch does not create the folder, and writes 0644."""
     folder = Path(environment(tmp_path)["TORCH_FR_DUMP_TEMP_FILE"]).parent
 
@@ -50,7 +54,9 @@ def test_flight_recorder_dumps_go_to_a_folder_that_exists_and_is_private(tmp_pat
 
 
 def test_what_the_user_set_is_kept(tmp_path: Path) -> None:
-    env = environment(tmp_path, TRITON_CACHE_DIR="/mine", TORCH_FR_DUMP_TEMP_FILE="/dumps/rank_", HOME=str(tmp_path))
+    env = environment(
+        tmp_path, TRITON_CACHE_DIR="/mine", TORCH_FR_DUMP_TEMP_FILE="/dumps/rank_", HOME=str(tmp_path)
+    )
 
     assert env["TRITON_CACHE_DIR"] == "/mine"
     assert env["TORCH_FR_DUMP_TEMP_FILE"] == "/dumps/rank_"
@@ -89,6 +95,7 @@ def test_a_second_start_in_the_same_container_works(tmp_path: Path) -> None:
 
 def test_the_umask_of_the_job_is_left_alone(tmp_path: Path) -> None:
     """Checkpoints are shared with a group; only dumps are private."""
-    assert run(tmp_path, "sh", "-c", "umask").stdout == subprocess.run(
-        ["sh", "-c", "umask"], capture_output=True, text=True, check=True
-    ).stdout
+    assert (
+        run(tmp_path, "sh", "-c", "umask").stdout
+        == subprocess.run(["sh", "-c", "umask"], capture_output=True, text=True, check=True).stdout
+    )

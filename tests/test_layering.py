@@ -9,7 +9,12 @@ NATIVE = "cp313-cp313-manylinux_2_28_x86_64"
 
 
 def test_every_wheel_is_in_exactly_one_group_or_in_all_parts_of_one() -> None:
-    wheels = [wheel("torch", size=3 * SPLIT, tag=NATIVE), wheel("numpy", size=16 * MiB), wheel("a"), wheel("b", tag=NATIVE)]
+    wheels = [
+        wheel("torch", size=3 * SPLIT, tag=NATIVE),
+        wheel("numpy", size=16 * MiB),
+        wheel("a"),
+        wheel("b", tag=NATIVE),
+    ]
 
     seen = [(one.name, group.part) for group in group_wheels(wheels) for one in group.wheels]
 

@@ -12,7 +12,9 @@ def test_a_platform_prints_as_it_was_parsed(text: str) -> None:
     assert str(Platform.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "linux", "linux/", "linux/x86_64", "windows/amd64", "linux/amd64/v3", "../x"])
+@pytest.mark.parametrize(
+    "text", ["", "linux", "linux/", "linux/x86_64", "windows/amd64", "linux/amd64/v3", "../x"]
+)
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="unknown platform"):
         Platform.parse(text)
@@ -39,4 +41,9 @@ def test_a_host_that_is_not_ours_has_no_platform(system: str, machine: str) -> N
 def test_debian_and_the_kernel_call_it_differently() -> None:
     arm = Platform.parse("linux/arm64")
 
-    assert (arm.arch, arm.machine, arm.multiarch, arm.slug) == ("arm64", "aarch64", "aarch64-linux-gnu", "linux-arm64")
+    assert (arm.arch, arm.machine, arm.multiarch, arm.slug) == (
+        "arm64",
+        "aarch64",
+        "aarch64-linux-gnu",
+        "linux-arm64",
+    )

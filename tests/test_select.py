@@ -15,7 +15,12 @@ BASE = Base(suite="trixie", python="3.13", snapshot="https://s.example.com", pac
 
 def matrix(*names: str) -> Matrix:
     spec = TargetSpec(
-        title="t", accelerator="cuda", toolkit="13.2", base="trixie", platforms=["linux/amd64"], sets=["torch"]
+        title="t",
+        accelerator="cuda",
+        toolkit="13.2",
+        base="trixie",
+        platforms=["linux/amd64"],
+        sets=["torch"],
     )
     return Matrix(
         format=1,
@@ -47,7 +52,9 @@ def test_every_unknown_target_is_named_with_a_near_miss_and_exit_2() -> None:
         select_targets(matrix("cuda13.2", "xpu"), ["cuda13.3", "zzz"])
 
     assert caught.value.exit_code == 2
-    assert caught.value.message == "unknown target 'cuda13.3' (did you mean 'cuda13.2'?)\nunknown target 'zzz'"
+    assert (
+        caught.value.message == "unknown target 'cuda13.3' (did you mean 'cuda13.2'?)\nunknown target 'zzz'"
+    )
     assert "invoke list" in caught.value.hint
 
 

@@ -16,7 +16,16 @@ def settings(**environ: str) -> Settings:
 
 
 @pytest.mark.parametrize(
-    "name", ["PIP_CONSTRAINT", "PIP_INDEX_URL", "UV_CONSTRAINT", "UV_INDEX", "PYTHONPATH", "DOCKER_HOST", "SOURCE_DATE_EPOCH"]
+    "name",
+    [
+        "PIP_CONSTRAINT",
+        "PIP_INDEX_URL",
+        "UV_CONSTRAINT",
+        "UV_INDEX",
+        "PYTHONPATH",
+        "DOCKER_HOST",
+        "SOURCE_DATE_EPOCH",
+    ],
 )
 def test_what_could_change_a_result_does_not_reach_child_processes(name: str) -> None:
     assert name not in settings(**{name: "x"}).environ

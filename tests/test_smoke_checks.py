@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib.util
 import py_compile
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -272,6 +274,44 @@ def test_a_distribution_without_a_record_fails(world: World) -> None:
     world.claims["wheels"] = {"one": "1.0"}
 
     assert world.status("python_packages") == ("fail", "one: no RECORD")
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> bytes:
+    """A real shared library of this host, that needs libc."""
+    source = next(Path(sysconfig.get_path("stdlib"), "lib-dynload").glob("_struct.*so"), None)
+    if source is None or shutil.which("ldd") is None:
+        pytest.skip("this Python has no native module of its own, or there is no ldd")
+    return source.read_bytes()
+
+
+def test_native_libraries_that_find_all_they_need_pass(world: World, native: bytes) -> None:
+    (world.site / "fine.so").write_bytes(native)
+    world.write("script.so", "INPUT(libfine.so)")
+
+    result = world.check("native_libraries")
+
+    assert (result["status"], result["evidence"]) == ("pass", {"libraries": 1, "left_to_the_driver": []})
+
+
+def test_a_soname_that_nothing_provides_fails(world: World, native: bytes) -> None:
+    (world.site / "broken.so").write_bytes(native.replace(b"libc.so.6", b"libq.so.6"))
+
+    assert world.status("native_libraries") == (
+        "fail",
+        "broken.so needs libq.so.6, which nothing here provides",
+    )
+
+
+def test_a_neighbours_library_and_an_optional_plugin_may_be_unresolved(world: World, native: bytes) -> None:
+    needs_q = native.replace(b"libc.so.6", b"libq.so.6")
+    (world.site / "nvshmem_transport_q.so").write_bytes(needs_q)
+    assert world.status("native_libraries") == ("pass", "")
+
+    (world.site / "user.so").write_bytes(needs_q)
+    assert world.status("native_libraries")[0] == "fail"
+    (world.site / "libq.so.6").write_bytes(native)
+    assert world.status("native_libraries") == ("pass", "")
 
 
 def load(name: str, monkeypatch: pytest.MonkeyPatch) -> object:

@@ -114,8 +114,12 @@ try:
 except TrainyardError as error: print(error.message, error.hint)
 """
     with store.exclusive():
-        refused = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    granted = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        refused = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout
+    granted = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
 
     assert "another trainyard is using" in refused
     assert "TRAINYARD_CACHE" in refused

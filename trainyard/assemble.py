@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from trainyard.layers import LayerSpec
+from trainyard.errors import InputError
+from trainyard.layers import LayerKind, LayerSpec
 from trainyard.oci.codec import Codec
 from trainyard.oci.layer import StoppedError, write_layer
 from trainyard.oci.members import Member, check_image
 from trainyard.sources import LayerSources
 from trainyard.store import LayerRecord, Store
+
+# Layers that read far more than they become: the bytecode of 2.7 GB of wheels is 65 MB.
+_SMALLER = (LayerKind.STATE, LayerKind.BYTECODE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,19 +118,23 @@ def check_conflicts(store: Store, specs: Sequence[LayerSpec]) -> None:
 
 
 def _members(store: Store, spec: LayerSpec) -> Iterator[Member]:
-    facts = store.facts(f"members-{spec.key}", list)
+    def lost() -> object:
+        # Written before the layer is: without them a conflict would pass unseen.
+        raise InputError(
+            f"{spec.title}: the cache has the layer, and no list of what is in it",
+            hint="`invoke clean --layers`, then `invoke build`",
+        )
+
+    facts = store.facts(f"members-{spec.key}", lost)
     assert isinstance(facts, list)
     return (Member.from_json(item) for item in facts)
 
 
 def _weight(spec: LayerSpec) -> int:
     """How long a layer takes, roughly: bytes of its inputs, times what its kind costs."""
-    size = sum(item.size for item in (*spec.debs, *spec.wheels)) // spec.parts
-    return size * {"bytecode": 20, "stdlib": 40, "debs": 4}.get(spec.kind.value, 1)
+    return spec.input_size * {"bytecode": 20, "stdlib": 40, "debs": 4}.get(spec.kind.value, 1)
 
 
 def store_bytes_needed(specs: Sequence[LayerSpec]) -> int:
     """Bytes of disk that building these layers may take, from the sizes of their inputs."""
-    return sum(sum(item.size for item in (*spec.debs, *spec.wheels)) // spec.parts for spec in specs) * 5 // 4
-
-
+    return sum(spec.input_size // (8 if spec.kind in _SMALLER else 1) for spec in specs) * 5 // 4

@@ -10,7 +10,7 @@ from pathlib import Path
 from trainyard.assemble import Assembler, BuiltLayer, check_conflicts, store_bytes_needed
 from trainyard.errors import InputError, ReproducibilityError, SpaceError
 from trainyard.files import write_atomic
-from trainyard.golden import GoldenLayer, GoldenRecord, compare, refuse_other_bytes
+from trainyard.golden import GoldenLayer, GoldenRecord, OtherFormatError, compare, refuse_other_bytes
 from trainyard.layers import FORMAT, LayerSpec
 from trainyard.oci.image import Image, make_image
 from trainyard.oci.layout import NamedImage, read_layout, write_layout
@@ -33,7 +33,9 @@ class BuiltImage:
     @property
     def size(self) -> int:
         """Bytes that a pull of the whole image moves."""
-        return len(self.image.config) + len(self.image.manifest) + sum(layer.record.size for layer in self.layers)
+        return (
+            len(self.image.config) + len(self.image.manifest) + sum(layer.size for layer in self.image.layers)
+        )
 
     def golden(self) -> GoldenRecord:
         """What this build would record."""
@@ -106,13 +108,14 @@ def record_golden(
 ) -> tuple[GoldenRecord, bool]:
     """Write the golden record of `plan`, and say whether it moved.
 
-    Layers whose key the old record has are taken from it, so their inputs need not be here; `provide` is told
-    which specs must be built and fetches their inputs. Errors: ReproducibilityError when a key that is on
-    record gave other bytes.
+    Layers whose key the old record has are taken from it unless the store has them, so their inputs need not be
+    here; `provide` is told the other specs and fetches the inputs of those that must be built. A record of
+    another format is replaced whole. Errors: ReproducibilityError when a key that is on record gave other bytes.
     """
     path = project.golden(plan.target, plan.platform)
-    old = read_golden(project, path)
-    known = {spec.key: golden for spec in plan.layers if old and (golden := old.layer(spec.key))}
+    old = _comparable(project, path)
+    absent = assembler.missing(plan.layers)
+    known = {spec.key: golden for spec in absent if old and (golden := old.layer(spec.key))}
     unknown = [spec for spec in plan.layers if spec.key not in known]
     provide(unknown)
     require_space(assembler, unknown)
@@ -134,6 +137,14 @@ def read_golden(project: Project, path: Path) -> GoldenRecord | None:
     try:
         return GoldenRecord.from_json(path.read_text("utf-8"), source=project.relative(path))
     except FileNotFoundError:
+        return None
+
+
+def _comparable(project: Project, path: Path) -> GoldenRecord | None:
+    """The committed record unless it is of another format: no key of it can be one of ours."""
+    try:
+        return read_golden(project, path)
+    except OtherFormatError:
         return None
 
 

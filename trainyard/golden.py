@@ -14,8 +14,12 @@ from trainyard.errors import ReproducibilityError
 from trainyard.layers import FORMAT
 
 NOT_REPRODUCIBLE_HINT = (
-    "same inputs must give the same bytes: run `invoke verify` and see docs/troubleshooting.md#not-reproducible"
+    "run `invoke verify` to see what differs, and read docs/troubleshooting.md#not-reproducible"
 )
+
+
+class OtherFormatError(ReproducibilityError):
+    """A record of another format: nothing in it can be compared, only replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +54,11 @@ class GoldenRecord:
 
     @classmethod
     def from_json(cls, text: str, *, source: str) -> GoldenRecord:
-        """A record from its text; ReproducibilityError when it cannot be read or has an unknown format."""
+        """A record from its text; ReproducibilityError when it cannot be read, OtherFormatError by its format."""
         try:
             document = json.loads(text)
             if document["format"] != FORMAT:
-                raise ReproducibilityError(
+                raise OtherFormatError(
                     f"{source} was recorded by format {document['format']}; this version makes format {FORMAT}",
                     hint="review what changed the format, then run `invoke build --record`",
                 )
@@ -62,7 +66,8 @@ class GoldenRecord:
             return cls(**document, layers=layers)
         except (ValueError, TypeError, KeyError) as error:
             raise ReproducibilityError(
-                f"{source} is not a golden record: {error}", hint="restore it from git: git checkout -- images/"
+                f"{source} is not a golden record: {error}",
+                hint="restore it from git: git checkout -- images/",
             ) from None
 
     def layer(self, key: str) -> GoldenLayer | None:
@@ -106,7 +111,9 @@ def refuse_other_bytes(recorded: GoldenRecord, built: GoldenRecord, *, diff_ids_
         if expected.diff_id != layer.diff_id:
             problems.append(f"{layer.created_by}: diff id {layer.diff_id}, recorded {expected.diff_id}")
         elif not diff_ids_only and expected.digest != layer.digest:
-            problems.append(f"{layer.created_by}: digest {layer.digest}, recorded {expected.digest} (same diff id)")
+            problems.append(
+                f"{layer.created_by}: digest {layer.digest}, recorded {expected.digest} (same diff id)"
+            )
     if problems:
         raise ReproducibilityError(
             "\n  ".join([f"{name}: NOT REPRODUCIBLE: {len(problems)} layers have other bytes", *problems]),

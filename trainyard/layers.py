@@ -59,6 +59,16 @@ class LayerSpec:
     parameters: tuple[tuple[str, str], ...] = ()
 
     @property
+    def inputs(self) -> tuple[LockedDeb | LockedWheel, ...]:
+        """What is read to make the layer, in order."""
+        return (*self.debs, *self.wheels)
+
+    @property
+    def input_size(self) -> int:
+        """Bytes of the inputs that this layer takes, roughly: a split wheel counts in equal parts."""
+        return sum(item.size for item in self.inputs) // self.parts
+
+    @property
     def key(self) -> str:
         """sha256 hex over everything that decides the layer's uncompressed bytes."""
         return sha256_hex(
@@ -67,7 +77,7 @@ class LayerSpec:
                     "format": FORMAT,
                     "kind": self.kind.value,
                     "mtime": self.mtime,
-                    "inputs": [item.sha256 for item in (*self.debs, *self.wheels)],
+                    "inputs": [item.sha256 for item in self.inputs],
                     "files": [file.identity() for file in self.files],
                     "part": [self.part, self.parts],
                     "parameters": [list(pair) for pair in self.parameters],

@@ -110,7 +110,9 @@ def base_layers(target: Target, platform: Platform, debs: DebLock, reviewed: str
         kind=LayerKind.STDLIB,
         title=f"bytecode: Python {python} standard library",
         mtime=CONSTANT_MTIME,
-        debs=tuple(deb for deb in debs.debs if deb.name.startswith((f"python{python}", f"libpython{python}"))),
+        debs=tuple(
+            deb for deb in debs.debs if deb.name.startswith((f"python{python}", f"libpython{python}"))
+        ),
         parameters=(("python", python_key(debs)),),
     )
     return (*unpacked, state, stdlib)
@@ -154,13 +156,17 @@ def _venv_layers(
 def _bytecode(title: str, wheels: Sequence[LockedWheel], key: str) -> LayerSpec:
     parameters = (("python", key),)
     return LayerSpec(
-        kind=LayerKind.BYTECODE, title=title, mtime=CONSTANT_MTIME, wheels=tuple(wheels), parameters=parameters
+        kind=LayerKind.BYTECODE,
+        title=title,
+        mtime=CONSTANT_MTIME,
+        wheels=tuple(wheels),
+        parameters=parameters,
     )
 
 
 def seconds(instant: str) -> int:
     """An RFC 3339 UTC instant as seconds since the epoch."""
-    return int(datetime.fromisoformat(instant.replace("Z", "+00:00")).timestamp())
+    return int(datetime.fromisoformat(instant).timestamp())
 
 
 def _identity(layers: Sequence[LayerSpec], config: ImageConfig) -> object:

@@ -64,7 +64,8 @@ def runtime_files(
     """The top layer: the venv's own files, constraints, claims, and the payload, sorted by path."""
     python = target.base.python
     shipped = [
-        ImageFile(path=path, data=data, mode=0o755 if "/bin/" in path else 0o644) for path, data in payload.items()
+        ImageFile(path=path, data=data, mode=0o755 if "/bin/" in path else 0o644)
+        for path, data in payload.items()
     ]
     links = {"python": f"/usr/bin/python{python}", "python3": "python", f"python{python}": "python"}
     files = [

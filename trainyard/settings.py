@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainyard.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -23,8 +25,11 @@ class Settings:
 
 
 _SCRUBBED = ("PIP_", "UV_", "PYTHON", "DOCKER_", "TRAINYARD_")
-# Of those, the ones that say how to reach an index, not what to choose from it.
-_KEPT = ("UV_DEFAULT_INDEX", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_HTTP_TIMEOUT", "UV_OFFLINE")
+# Of those, the ones that say how to reach an index or an engine, not what to choose from it.
+_KEPT = (
+    *("UV_DEFAULT_INDEX", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_HTTP_TIMEOUT", "UV_OFFLINE"),
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
+)
 
 
 def settings_from(environ: Mapping[str, str], *, home: Path, cores: int) -> Settings:
@@ -38,7 +43,13 @@ def settings_from(environ: Mapping[str, str], *, home: Path, cores: int) -> Sett
     return Settings(
         cache=Path(environ.get("TRAINYARD_CACHE") or default_cache),
         debian_mirror=environ.get("TRAINYARD_DEBIAN_MIRROR") or None,
-        workers=int(environ.get("TRAINYARD_WORKERS") or max(2, min(cores, 8))),
+        workers=_workers(environ.get("TRAINYARD_WORKERS") or str(max(2, min(cores, 8)))),
         ci=environ.get("CI", "").lower() in ("1", "true"),
         environ=clean,
     )
+
+
+def _workers(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) == 0:
+        raise UsageError(f"TRAINYARD_WORKERS is {text!r}", hint="a number of threads: TRAINYARD_WORKERS=4")
+    return int(text)

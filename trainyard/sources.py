@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from trainyard.bytecode.compile import bytecode_entries
@@ -42,7 +43,9 @@ class LayerSources:
                 return self._state(spec)
             case LayerKind.STDLIB:
                 archives = [self._deb(deb) for deb in spec.debs]
-                return bytecode_entries(stdlib_sources(archives), self._python(), workers=self.workers, stop=stop)
+                return bytecode_entries(
+                    stdlib_sources(archives), self._python(), workers=self.workers, stop=stop
+                )
             case LayerKind.WHEELS:
                 return chain.from_iterable(
                     self._wheel(wheel).entries(part=spec.part, parts=spec.parts) for wheel in spec.wheels
@@ -61,15 +64,20 @@ class LayerSources:
         """What the state layer, SBOMs and checks need to know of each deb, computed once per deb."""
         return [
             DebFacts.from_json(
-                self.store.facts(f"deb-{FACTS_FORMAT}-{deb.sha256}", lambda deb=deb: deb_facts(self._deb(deb)).to_json())
+                self.store.facts(f"deb-{FACTS_FORMAT}-{deb.sha256}", partial(self._read_facts, deb))
             )
             for deb in debs
         ]
 
+    def _read_facts(self, deb: LockedDeb) -> object:
+        return deb_facts(self._deb(deb)).to_json()
+
     def _state(self, spec: LayerSpec) -> Iterator[Entry]:
         parameters = dict(spec.parameters)
         return state_entries(
-            self.deb_facts(spec.debs), platform=Platform("linux", parameters["arch"]), sources=parameters["sources"]
+            self.deb_facts(spec.debs),
+            platform=Platform("linux", parameters["arch"]),
+            sources=parameters["sources"],
         )
 
     def _deb(self, deb: LockedDeb) -> DebArchive:

@@ -1,11 +1,11 @@
 """The content-addressed store on disk: verified inputs, finished layer blobs, and what a layer key gave.
 
-    inputs/<sha256>      wheels and debs, verified when they arrived, read-only
-    blobs/<sha256>       compressed layers, read-only; dist/ links to them
-    layers/<key>.json    layer key -> LayerRecord
-    facts/<name>.json    what was read out of an input, by the input's hash
-    trees/<key>/         unpacked trees (the compile Python, the native runner's root folders)
-    tmp/                 being written; emptied by whoever holds the lock
+inputs/<sha256>      wheels and debs, verified when they arrived, read-only
+blobs/<sha256>       compressed layers, read-only; dist/ links to them
+layers/<key>.json    layer key -> LayerRecord
+facts/<name>.json    what was read out of an input, by the input's hash
+trees/<key>/         unpacked trees (the compile Python, the native runner's root folders)
+tmp/                 being written; emptied by whoever holds the lock
 """
 
 from __future__ import annotations

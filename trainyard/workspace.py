@@ -94,7 +94,9 @@ class Workspace:
         debs = self.read_deb_lock(target.base_name, platform.arch)
         assert wheels is not None
         assert debs is not None
-        return make_plan(target, platform, wheels=wheels, debs=debs, payload=load_payload(), reviewed=reviewed_sha256())
+        return make_plan(
+            target, platform, wheels=wheels, debs=debs, payload=load_payload(), reviewed=reviewed_sha256()
+        )
 
     def today(self) -> str:
         """00:00 UTC of today, RFC 3339: the default cut-off of a lock that moves."""
@@ -121,12 +123,15 @@ class Workspace:
         debs = self.read_deb_lock(target.base_name, arch) if arch else None
         if debs is None:
             raise LockError(
-                f"bytecode is compiled by the image's own Python, and base {target.base_name} has no lock for this host",
+                f"bytecode is compiled by the image's own Python, and base {target.base_name} "
+                "has no lock for this host",
                 hint="build on Linux, amd64 or arm64, after `invoke lock`",
             )
         return debs
 
-    def assembler(self, target: Target, platform: Platform, *, compression: str, progress: Progress) -> Assembler:
+    def assembler(
+        self, target: Target, platform: Platform, *, compression: str, progress: Progress
+    ) -> Assembler:
         """What builds this target's layers into the store."""
         host = self.host
         debs = self.host_debs(target)

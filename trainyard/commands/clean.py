@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +40,18 @@ def _remove(chosen: list[tuple[str, Path]]) -> Iterator[Freed]:
     for what, path in chosen:
         if not path.is_dir():
             continue
-        # A layer that dist/ links to is freed with the last of its links, and counted there.
-        size = sum(
-            found.st_size
-            for file in path.rglob("*")
-            if (found := file.lstat()).st_nlink == 1 and not file.is_dir()
-        )
+        size = _bytes_only_here(path)
         shutil.rmtree(path)
         yield Freed(what=what, path=path, bytes=size)
+
+
+def _bytes_only_here(folder: Path) -> int:
+    """The bytes that go with a folder: a layer that has a link elsewhere goes with the last of its links."""
+    found = [file.lstat() for file in folder.rglob("*") if file.is_symlink() or not file.is_dir()]
+    links = Counter((one.st_dev, one.st_ino) for one in found)
+    sizes = {
+        (one.st_dev, one.st_ino): one.st_size
+        for one in found
+        if links[one.st_dev, one.st_ino] == one.st_nlink
+    }
+    return sum(sizes.values())

@@ -7,8 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress as Bars, TextColumn, TimeElapsedColumn, TransferSpeedColumn
-from rich.table import Table
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+from rich.progress import (
+    Progress as Bars,
+)
 
 from trainyard.assemble import Progress
 from trainyard.layers import LayerSpec
@@ -34,10 +42,6 @@ class Display:
         """The last thing a long test run said, on a terminal; the table at its end says it all."""
         with self.console.status(f"checks of {name}") as status:
             yield lambda line: status.update(f"checks of {name}: {line.strip()}")
-
-    def print_table(self, table: Table) -> None:
-        """A table, for a person."""
-        self.console.print(table)
 
     @contextlib.contextmanager
     def fetching(self, inputs: Sequence[LockedWheel | LockedDeb]) -> Iterator[Callable[[int], None]]:
@@ -70,7 +74,15 @@ class Display:
 
     @contextlib.contextmanager
     def _bars(self) -> Iterator[Bars]:
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-        bars = Bars(*columns, console=self.console, transient=True, disable=self.quiet or not self.console.is_terminal)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeElapsedColumn(),
+        )
+        bars = Bars(
+            *columns, console=self.console, transient=True, disable=self.quiet or not self.console.is_terminal
+        )
         with bars:
             yield bars

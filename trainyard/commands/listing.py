@@ -43,11 +43,13 @@ def list_cells(workspace: Workspace) -> tuple[Cell, ...]:
 
 
 def _cell(workspace: Workspace, target: Target, platform: Platform) -> Cell:
-    reasons = list(workspace.lock_problems(target, platform))
-    locked = not reasons
+    reasons: list[str] = []
+    locked = False
     recorded = None
     path = workspace.project.golden(target.name, platform)
     try:
+        reasons += workspace.lock_problems(target, platform)
+        locked = not reasons
         if golden := read_golden(workspace.project, path):
             recorded = golden.manifest_digest
             if locked and workspace.plan(target, platform).key != golden.plan_key:
@@ -75,6 +77,8 @@ def _built(workspace: Workspace, target: Target, platform: Platform) -> tuple[st
     try:
         layout = read_layout(workspace.project.dist(target.name, platform))
     except (OSError, ValueError, TrainyardError):
+        return None, None
+    if len(layout.images) != 1:
         return None, None
     return layout.images[0].digest, sum(layer.size for layer in layout.images[0].layers)
 

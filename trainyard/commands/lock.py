@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
+from trainyard.commands.select import near
 from trainyard.debian.archive import DebArchive
 from trainyard.debian.review import problems, refusals
 from trainyard.errors import TrainyardError, UsageError
@@ -48,10 +52,15 @@ class LockResult:
         return "\n  ".join([f"{self.lock}: {self.outcome}", *self.moved, *self.problems])
 
 
-def write_locks(workspace: Workspace, targets: Sequence[Target], request: LockRequest) -> tuple[LockResult, ...]:
+def write_locks(
+    workspace: Workspace, targets: Sequence[Target], request: LockRequest
+) -> tuple[LockResult, ...]:
     """Resolve every base and target; a target that fails does not stop the others, and leaves no file."""
     until = cut_off(request.until)
-    return (*_lock_bases(workspace, targets, request), *_lock_wheels(workspace, targets, request, until))
+    if request.package:
+        _refuse_unknown(workspace, targets, request.package)
+    with workspace.store.exclusive():
+        return (*_lock_bases(workspace, targets, request), *_lock_wheels(workspace, targets, request, until))
 
 
 def cut_off(text: str) -> str:
@@ -63,7 +72,9 @@ def cut_off(text: str) -> str:
     raise UsageError(f"--until {text!r} is no date", hint="write 2026-12-01 or 2026-12-01T06:00:00Z")
 
 
-def _lock_bases(workspace: Workspace, targets: Sequence[Target], request: LockRequest) -> Iterator[LockResult]:
+def _lock_bases(
+    workspace: Workspace, targets: Sequence[Target], request: LockRequest
+) -> Iterator[LockResult]:
     cells = {
         (target.base_name, platform.arch): target
         for target in targets
@@ -71,20 +82,20 @@ def _lock_bases(workspace: Workspace, targets: Sequence[Target], request: LockRe
         if platform.os == "linux"
     }
     for (name, arch), target in sorted(cells.items(), key=lambda item: item[0]):
-        old = workspace.read_deb_lock(name, arch)
-        reasons = ("it is missing",) if old is None else stale_deb_reasons(name, target.base, arch, old)
         path = workspace.project.deb_lock(name, arch)
-        if not reasons and not request.upgrade:
-            # The archive has no past: resolving again would move packages that nobody asked to move.
-            yield LockResult(lock=workspace.project.relative(path), outcome="fresh")
-            continue
         yield guarded(
             workspace.project.relative(path),
-            lambda target=target, arch=arch, old=old, path=path: _lock_base(workspace, target, arch, old, path),
+            partial(
+                _lock_base, workspace, target, arch, path, upgrade=request.upgrade and not request.package
+            ),
         )
 
 
-def _lock_base(workspace: Workspace, target: Target, arch: str, old: DebLock | None, path: Path) -> LockResult:
+def _lock_base(workspace: Workspace, target: Target, arch: str, path: Path, *, upgrade: bool) -> LockResult:
+    old = workspace.read_deb_lock(target.base_name, arch)
+    if old is not None and not upgrade and not stale_deb_reasons(target.base_name, target.base, arch, old):
+        # The archive has no past: resolving again would move packages that nobody asked to move.
+        return LockResult(lock=workspace.project.relative(path), outcome="fresh")
     new = lock_base(
         target.base_name,
         target.base,
@@ -100,7 +111,9 @@ def _lock_base(workspace: Workspace, target: Target, arch: str, old: DebLock | N
         return LockResult(lock=workspace.project.relative(path), outcome="unchanged")
     write_atomic(path, render_deb_lock(workspace.project, new).encode())
     return LockResult(
-        lock=workspace.project.relative(path), outcome=f"{len(new.debs)} packages", moved=_moved(old, new.debs)
+        lock=workspace.project.relative(path),
+        outcome=f"{len(new.debs)} packages",
+        moved=_moved(old, new.debs),
     )
 
 
@@ -117,7 +130,7 @@ def _lock_wheels(
             path = workspace.project.wheel_lock(target.name, platform)
             yield guarded(
                 workspace.project.relative(path),
-                lambda target=target, platform=platform: _lock_target(workspace, target, platform, request, until),
+                partial(_lock_target, workspace, target, platform, request, until),
             )
 
 
@@ -141,11 +154,21 @@ def _lock_target(
 
 def _kept(old: WheelLock | None, request: LockRequest) -> tuple[LockedWheel, ...]:
     """With --package every other wheel stays where it is."""
-    if not request.package:
+    if not request.package or old is None:
         return ()
-    if old is None or old.wheel(request.package) is None:
-        raise UsageError(f"no locked wheel is called {request.package!r}", hint="invoke lock")
     return tuple(wheel for wheel in old.wheels if wheel != old.wheel(request.package))
+
+
+def _refuse_unknown(workspace: Workspace, targets: Sequence[Target], package: str) -> None:
+    """UsageError, before anything is written, for a --package that no lock of these targets has."""
+    locks = [
+        workspace.read_wheel_lock(target, platform) for target in targets for platform in target.platforms
+    ]
+    names = sorted({wheel.name for lock in locks if lock for wheel in lock.wheels})
+    if canonicalize_name(package) not in names:
+        raise UsageError(
+            f"no locked wheel is called {package!r}{near(package, names)}", hint="lockfiles/ lists them"
+        )
 
 
 def _moved(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from trainyard.bytecode.python import ImagePython, image_python, python_debs
 from trainyard.commands.lock import LockResult, guarded
@@ -24,9 +25,11 @@ def _check_all(workspace: Workspace, targets: Sequence[Target]) -> Iterator[Lock
         for platform in target.platforms:
             name = workspace.project.relative(workspace.project.wheel_lock(target.name, platform))
             if stale := workspace.lock_problems(target, platform):
-                yield LockResult(lock=name, outcome="stale", problems=stale, hint=f"invoke lock --target {target.name}")
+                yield LockResult(
+                    lock=name, outcome="stale", problems=stale, hint=f"invoke lock --target {target.name}"
+                )
             else:
-                yield guarded(name, lambda target=target, platform=platform, name=name: _ask(workspace, target, platform, name))
+                yield guarded(name, partial(_ask, workspace, target, platform, name))
 
 
 def _ask(workspace: Workspace, target: Target, platform: Platform, name: str) -> LockResult:
@@ -45,7 +48,9 @@ def _ask(workspace: Workspace, target: Target, platform: Platform, name: str) ->
         python=python,
         environ=workspace.settings.environ,
     )
-    asked = "pip and pip-tools agree" if python else "its metadata is closed (pip would read this host's markers)"
+    asked = (
+        "pip and pip-tools agree" if python else "its metadata is closed (pip would read this host's markers)"
+    )
     return LockResult(lock=name, outcome="fresh, but" if problems else f"fresh; {asked}", problems=problems)
 
 

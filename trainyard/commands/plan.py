@@ -22,7 +22,7 @@ def plan_document(plan: Plan, store: Store) -> dict[str, object]:
                 "kind": spec.kind.value,
                 "created_by": spec.title,
                 "part": [spec.part, spec.parts],
-                "input_size": sum(item.size for item in (*spec.debs, *spec.wheels)),
+                "input_size": spec.input_size,
                 "inputs": [
                     *(f"{deb.name}={deb.version}" for deb in spec.debs),
                     *(wheel.requirement for wheel in spec.wheels),
@@ -40,7 +40,6 @@ def plan_lines(plan: Plan, store: Store) -> Iterator[str]:
     yield f"{plan.target} {plan.platform}  {plan.tag}  plan {plan.key[:12]}"
     for number, spec in enumerate(plan.layers, start=1):
         mark = "built" if store.layer(f"{spec.key}-zstd") else "-"
-        size = sum(item.size for item in (*spec.debs, *spec.wheels)) / spec.parts / 1e6
-        yield f"{number:3}  {spec.key[:12]}  {mark:5}  {size:8.1f} MB in  {spec.title}"
+        yield f"{number:3}  {spec.key[:12]}  {mark:5}  {spec.input_size / 1e6:8.1f} MB in  {spec.title}"
     yield f"user {plan.config.user}, in {plan.config.working_dir}, entrypoint {' '.join(plan.config.entrypoint)}"
     yield from (f"env {name}={value}" for name, value in plan.config.env)

@@ -108,7 +108,7 @@ def _differences(name: str, found: Mapping[str, bytes], wanted: Mapping[str, byt
             continue
         before, after = (_lines(files.get(path)) for files in (found, wanted))
         sides = [f"{name}/{path}" if path in files else "/dev/null" for files in (found, wanted)]
-        diff = list(difflib.unified_diff(before, after, *sides, lineterm=""))
+        diff = list(difflib.unified_diff(before, after, sides[0], sides[1], lineterm=""))
         yield from diff[:_MOST]
         if len(diff) > _MOST:
             yield f"and {len(diff) - _MOST} more lines"

@@ -35,7 +35,8 @@ def select_platforms(target: Target, text: str, host: Platform | None) -> tuple[
         if not match:
             known = [str(platform) for platform in target.platforms]
             raise UsageError(
-                f"{target.name} has no platform {text!r}{near(text, known)}", hint=f"it has {', '.join(known)}, or `all`"
+                f"{target.name} has no platform {text!r}{near(text, known)}",
+                hint=f"it has {', '.join(known)}, or `all`",
             )
         return tuple(match)
     fitting = [platform for platform in target.platforms if host and platform.arch == host.arch]

@@ -15,6 +15,7 @@ from trainyard.build import read_golden
 from trainyard.commands.display import Display
 from trainyard.errors import ReproducibilityError
 from trainyard.fetch import verify_input
+from trainyard.lock.model import LockedDeb, LockedWheel
 from trainyard.matrix.model import Target
 from trainyard.oci.difference import explain_layer
 from trainyard.plan import Plan
@@ -72,7 +73,9 @@ def _verify(workspace: Workspace, target: Target, platform: Platform, display: D
         other = Store(folder / "another cache")
         _link_inputs(workspace, plan, other)
         environment = _other_environment(workspace, folder, other)
-        display.say(f"building {target.name} {platform} again in {project}, an empty cache, {', '.join(environment.said)}")
+        display.say(
+            f"building {target.name} {platform} again in {project}, an empty cache, {', '.join(environment.said)}"
+        )
         document, error = _rebuild(project, plan, environment)
         differences = _differences(workspace, plan, other, document, error, golden.manifest_digest)
     result = Verified(
@@ -113,9 +116,16 @@ def _other_environment(workspace: Workspace, folder: Path, other: Store) -> _Env
     prefix: tuple[str, ...] = ()
     user = "same user (no user namespaces here)"
     unshare = ("unshare", "--user", f"--map-user={OTHER_UID}", f"--map-group={OTHER_UID}")
-    if shutil.which("unshare") and subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode == 0:
+    if (
+        shutil.which("unshare")
+        and subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode == 0
+    ):
         prefix, user = unshare, f"uid {OTHER_UID}"
-    said = (user, f"umask {OTHER_UMASK:03o}", *(f"{name}={value}" for name, value in OTHER_ENVIRONMENT.items()))
+    said = (
+        user,
+        f"umask {OTHER_UMASK:03o}",
+        *(f"{name}={value}" for name, value in OTHER_ENVIRONMENT.items()),
+    )
     return _Environment(prefix=prefix, variables=variables, cwd=temporary, said=said)
 
 
@@ -143,7 +153,12 @@ def _rebuild(project: Path, plan: Plan, environment: _Environment) -> tuple[dict
 
 
 def _differences(
-    workspace: Workspace, plan: Plan, other: Store, document: dict[str, object] | None, error: str, digest: str
+    workspace: Workspace,
+    plan: Plan,
+    other: Store,
+    document: dict[str, object] | None,
+    error: str,
+    digest: str,
 ) -> tuple[str, ...]:
     """What the second build said, and for each layer that both have, the members that differ."""
     if _digest(document) == digest:
@@ -152,7 +167,10 @@ def _differences(
     for spec in plan.layers:
         ours, theirs = workspace.store.layer(f"{spec.key}-zstd"), other.layer(f"{spec.key}-zstd")
         if ours and theirs and ours.diff_id != theirs.diff_id:
-            blobs = [store.blob(record.digest.removeprefix("sha256:")) for store, record in ((workspace.store, ours), (other, theirs))]
+            blobs = [
+                store.blob(record.digest.removeprefix("sha256:"))
+                for store, record in ((workspace.store, ours), (other, theirs))
+            ]
             found += [f"{spec.title}: {line}" for line in explain_layer(*blobs)]
     return tuple(found)
 
@@ -176,12 +194,12 @@ def _copy_project(root: Path, folder: Path) -> Path:
 
 def _link_inputs(workspace: Workspace, plan: Plan, other: Store) -> None:
     """The inputs are hashed again and linked: the layers are what is made from nothing."""
-    debs = {*plan.debs.debs, *workspace.host_debs(workspace.matrix.target(plan.target)).debs}
-    for item in (*plan.wheels.wheels, *sorted(debs, key=lambda deb: deb.sha256)):
+    host_debs = workspace.host_debs(workspace.matrix.target(plan.target))
+    items: list[LockedWheel | LockedDeb] = [*plan.wheels.wheels, *plan.debs.debs, *host_debs.debs]
+    for item in {item.sha256: item for item in items}.values():
         source = workspace.store.input(item.sha256)
         if source.exists():
             verify_input(workspace.store, item)
             target = other.input(item.sha256)
             target.parent.mkdir(parents=True, exist_ok=True)
-            if not target.exists():
-                os.link(source, target)
+            os.link(source, target)

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from trainyard.download import Downloader
-from trainyard.errors import GoneError, LockError, VanishedError
+from trainyard.errors import FetchError, GoneError, LockError, VanishedError
 from trainyard.lock.model import LockedDeb
 
 ARCHIVES = ("debian", "debian-security")
@@ -70,16 +70,23 @@ def snapshot_urls(snapshot: str, deb: LockedDeb, *, time: str) -> tuple[str, ...
 def fetch_deb(
     downloader: Downloader, deb: LockedDeb, target: Path, *, mirror: str, snapshot: str, time: str
 ) -> None:
-    """Bring a locked package to `target`, verified; VanishedError when neither mirror nor snapshot has it."""
-    urls = (mirror_url(mirror, deb), *snapshot_urls(snapshot, deb, time=time))
-    for url in urls:
+    """Bring a locked package to `target`, verified; VanishedError when the mirror has it no more, nor a snapshot."""
+    try:
+        downloader.fetch(mirror_url(mirror, deb), target, sha256=deb.sha256, size=deb.size)
+        return
+    except GoneError:
+        why = "has no such file"
+    for url in snapshot_urls(snapshot, deb, time=time):
         try:
             downloader.fetch(url, target, sha256=deb.sha256, size=deb.size)
+            return
         except GoneError:
             continue
-        return
+        except FetchError as error:
+            why = f"cannot be asked: {error.message}"
+            break
     raise VanishedError(
-        f"{deb.name} {deb.version} is no longer on the mirror, and the snapshot archive has no such file",
+        f"{deb.name} {deb.version} is no longer on the mirror, and the snapshot archive {why}",
         hint="lock the base again: invoke lock --upgrade",
     )
 

@@ -6,6 +6,7 @@ line. Both begin with `# key: value` lines.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -106,7 +107,9 @@ class DebLock:
 
 def parse_wheel_lock(text: str, *, source: str) -> WheelLock:
     """A wheel lock from its text; LockError lists every bad line as `source:line: what`."""
-    header, body, problems = _split(text, source, ("target", "platform", "python", "index", "until", "inputs"))
+    header, body, problems = _split(
+        text, source, ("target", "platform", "python", "index", "until", "inputs")
+    )
     wheels = []
     for number, line in body:
         match = _WHEEL.fullmatch(line)
@@ -118,7 +121,9 @@ def parse_wheel_lock(text: str, *, source: str) -> WheelLock:
             LockedWheel(name=name, version=version, sha256=sha256, size=int(size), filename=filename)
         )
     problems += _order_problems(source, [wheel.name for wheel in wheels])
-    problems += [f"{source}: {w.name}: not a normalised name" for w in wheels if canonicalize_name(w.name) != w.name]
+    problems += [
+        f"{source}: {w.name}: not a normalised name" for w in wheels if canonicalize_name(w.name) != w.name
+    ]
     platform = _platform(header.get("platform", ""), source, problems)
     _raise(problems, source)
     return WheelLock(
@@ -182,7 +187,7 @@ def _split(
 
 
 def _order_problems(source: str, names: list[str]) -> list[str]:
-    pairs = zip(names, names[1:], strict=False)
+    pairs = itertools.pairwise(names)
     return [
         f"{source}: {after} {'appears twice' if before == after else f'is not sorted after {before}'}"
         for before, after in pairs
@@ -200,4 +205,6 @@ def _platform(text: str, source: str, problems: list[str]) -> Platform:
 
 def _raise(problems: list[str], source: str) -> None:
     if problems:
-        raise LockError("\n".join(problems), hint=f"{source} is written by `invoke lock`; run it again")
+        raise LockError(
+            "\n".join(problems), hint=f"restore {source} from git, or delete it and run `invoke lock`"
+        )

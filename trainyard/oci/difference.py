@@ -6,9 +6,11 @@ import hashlib
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import zstandard
+
+from trainyard.digest import CHUNK
 
 _MOST = 20
 
@@ -39,13 +41,23 @@ def _read(stream: BinaryIO) -> Iterator[tuple[str, tuple[tuple[str, object], ...
     with tarfile.open(fileobj=reader, mode="r|") as tar:
         for member in tar:
             content = tar.extractfile(member) if member.isreg() else None
-            digest = hashlib.file_digest(content, "sha256").hexdigest()[:16] if content else ""
-            yield member.name, (
-                ("type", member.type),
-                ("mode", oct(member.mode)),
-                ("owner", (member.uid, member.gid)),
-                ("mtime", member.mtime),
-                ("link", member.linkname),
-                ("size", member.size),
-                ("content", digest),
+            digest = _digest(content) if content else ""
+            yield (
+                member.name,
+                (
+                    ("type", member.type),
+                    ("mode", oct(member.mode)),
+                    ("owner", (member.uid, member.gid)),
+                    ("mtime", member.mtime),
+                    ("link", member.linkname),
+                    ("size", member.size),
+                    ("content", digest),
+                ),
             )
+
+
+def _digest(content: IO[bytes]) -> str:
+    hasher = hashlib.sha256()
+    while chunk := content.read(CHUNK):
+        hasher.update(chunk)
+    return hasher.hexdigest()[:16]

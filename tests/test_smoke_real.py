@@ -1,0 +1,117 @@
+"""The real image, where one is built: its checks pass, and each break is seen by the check that it is for."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.test_runner_native import HOST, can_unshare
+from trainyard.oci.runnable import read_runnable
+from trainyard.paths import Project
+from trainyard.runner.base import Command, Confinement
+from trainyard.runner.native import NativeRunner, open_native
+from trainyard.settings import settings_from
+from trainyard.smoke.profiles import HOSTILE, NORMAL
+from trainyard.smoke.run import SmokeOptions, smoke
+from trainyard.store import Store
+
+pytestmark = pytest.mark.real
+# Loaded by every Python of the container before torch is; changes torch in the ranks only.
+SABOTAGE = """
+import sys
+if any("_ranks.py" in argument for argument in sys.orig_argv):
+    import torch.distributed as dist
+    original = dist.NAME
+    def broken(*arguments, **options):
+        BREAK
+    dist.NAME = broken
+"""
+BREAKS = {
+    "all_reduce": ("original(*arguments, **options); arguments[0][7] += dist.get_rank()", "all_reduce SUM"),
+    "broadcast": ("pass", "broadcast from rank"),
+    "reduce_scatter_tensor": (
+        "original(arguments[0], arguments[1].flip(0), **options)",
+        "reduce_scatter_tensor",
+    ),
+    "barrier": ("pass", "barrier let rank 0 go before ranks [1] came"),
+}
+
+
+@pytest.fixture(scope="module")
+def runner() -> NativeRunner:
+    root = Path(__file__).parents[1]
+    settings = settings_from(os.environ, home=Path.home(), cores=2)
+    if HOST is None or not can_unshare(as_root=os.geteuid() == 0):
+        pytest.skip("this host lets us make no namespaces")
+    layout = Project(root).dist("cuda13.2", HOST)
+    if not layout.is_dir():
+        pytest.skip("cuda13.2 is not built: invoke build")
+    return open_native(read_runnable(layout, HOST), Store(settings.cache), host=HOST)
+
+
+def doctor(runner: NativeRunner, script: str, how: Confinement = NORMAL) -> dict[str, object]:
+    """The first result of a doctor that a shell script starts."""
+    done = runner.run(Command(argv=("/bin/sh", "-c", script), timeout=400), how)
+    assert done.stdout, done.stderr.decode()
+    result: dict[str, object] = json.loads(done.stdout)["results"][0]
+    return result
+
+
+@pytest.mark.parametrize("profile", [NORMAL, HOSTILE], ids=lambda profile: profile.name)
+def test_all_checks_pass_but_for_the_device(runner: NativeRunner, profile: Confinement) -> None:
+    report = smoke(runner, SmokeOptions(confinement=profile), target="cuda13.2")
+
+    assert [(result.name, result.reason) for result in report.results if result.status.value == "fail"] == []
+    assert {result.name for result in report.results if result.status.value == "skip"} <= {
+        "device_matmul",
+        "device_collectives",
+    }
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_collective_that_gives_wrong_values_fails(runner: NativeRunner, name: str) -> None:
+    how, reason = BREAKS[name]
+    code = SABOTAGE.replace("NAME", name).replace("BREAK", how)
+
+    result = doctor(
+        runner,
+        f"mkdir /tmp/s && cat > /tmp/s/sitecustomize.py <<'X'\n{code}\nX\n"
+        "PYTHONPATH=/tmp/s exec trainyard-doctor --json --only gloo_collectives",
+    )
+
+    assert result["status"] == "fail"
+    assert reason in str(result["reason"])
+
+
+def test_torch_compile_without_a_compiler_fails(runner: NativeRunner) -> None:
+    result = doctor(runner, "CXX=/nowhere/g++ exec trainyard-doctor --json --only torch_compile_cpu")
+
+    assert result["status"] == "fail"
+    assert "C++ compiler" in str(result["reason"])
+
+
+def test_a_package_that_a_user_swapped_fails_where_it_can_be_written(runner: NativeRunner) -> None:
+    site = "/opt/venv/lib/python*/site-packages"
+    result = doctor(
+        runner,
+        f"mv {site}/numpy-*.dist-info $(echo {site})/numpy-1.0.dist-info && "
+        f"sed -i 's/^Version: .*/Version: 1.0/' {site}/numpy-1.0.dist-info/METADATA && "
+        "exec trainyard-doctor --json --only python_packages",
+    )
+
+    assert result["status"] == "fail"
+    assert "numpy is 1.0, locked is" in str(result["reason"])
+
+
+def test_bytecode_that_was_touched_fails(runner: NativeRunner) -> None:
+    result = doctor(
+        runner,
+        "for f in /opt/venv/lib/python*/site-packages/torch/*.py; do echo '#' >> $f; done; "
+        "exec trainyard-doctor --json --only bytecode",
+    )
+
+    assert result["status"] == "fail"
+    assert "bytecode of another source" in str(result["reason"])
