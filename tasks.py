@@ -201,7 +201,9 @@ def plan(_: Context, target: Sequence[str], platform: str = "", json: bool = Fal
         "check": "Write nothing; print how images/ differs from what would be rendered.",
     },
 )
-def render(_: Context, target: Sequence[str], platform: str = "all", check: bool = False, json: bool = False) -> None:
+def render(
+    _: Context, target: Sequence[str], platform: str = "all", check: bool = False, json: bool = False
+) -> None:
     """Write Dockerfiles and what they copy to images/<target>/<os>-<arch>/."""
     from trainyard.commands.render import render_all
 
@@ -216,7 +218,10 @@ def render(_: Context, target: Sequence[str], platform: str = "all", check: bool
         if check and not json:
             print("\n".join(result.differences), end="\n" if result.differences else "")
     if check and changed:
-        raise TrainyardError("images/ is not what would be rendered", hint="edit matrix.yaml or templates/, then `invoke render`")
+        raise TrainyardError(
+            "images/ is not what would be rendered",
+            hint="edit matrix.yaml or templates/, then `invoke render`",
+        )
 
 
 @command(
@@ -303,7 +308,11 @@ def smoke(
 
 @command(
     iterable=["target"],
-    help={**JSON, **TARGET, "engine": "oci: build again elsewhere; docker: compare with the image that Docker built."},
+    help={
+        **JSON,
+        **TARGET,
+        "engine": "oci: build again elsewhere; docker: compare with the image that Docker built.",
+    },
 )
 def verify(
     _: Context, target: Sequence[str], platform: str = "", engine: str = "oci", json: bool = False
@@ -319,7 +328,9 @@ def verify(
         if json:
             emit({"schema": 1, "images": [dataclasses.asdict(result) for result in compared]})
         if any(result.differences for result in compared):
-            raise TrainyardError("Docker built another image", hint="docs/troubleshooting.md#docker-built-another-image")
+            raise TrainyardError(
+                "Docker built another image", hint="docs/troubleshooting.md#docker-built-another-image"
+            )
         return
     results = verify_all(space, cells(space, target, platform), display)
     if json:

@@ -69,7 +69,9 @@ class Docker:
         """The CLI on PATH; RunnerError if there is none."""
         program = shutil.which("docker", path=environ.get("PATH"))
         if program is None:
-            raise RunnerError("there is no `docker` on PATH", hint=f"{_INSTALL}; or build without it: invoke build")
+            raise RunnerError(
+                "there is no `docker` on PATH", hint=f"{_INSTALL}; or build without it: invoke build"
+            )
         return cls(program=program, environ=environ)
 
     def check(self, builder: str = "") -> str:
@@ -83,7 +85,9 @@ class Docker:
             raise _unreachable(inspected.stderr, builder)
         if problem := re.search(r"^\s*Error:\s*(.+)", inspected.stdout, re.MULTILINE):
             raise _unreachable(problem[1], builder)
-        buildkit = re.search(r"^BuildKit(?: version)?:\s*(\S+)", inspected.stdout, re.MULTILINE | re.IGNORECASE)
+        buildkit = re.search(
+            r"^BuildKit(?: version)?:\s*(\S+)", inspected.stdout, re.MULTILINE | re.IGNORECASE
+        )
         if buildkit and _version(buildkit[1]) > (0, 0):
             _at_least("BuildKit", buildkit[1], BUILDKIT)
             return f"BuildKit {buildkit[1]}"
@@ -127,7 +131,8 @@ class Docker:
             )
         except subprocess.TimeoutExpired:
             raise RunnerError(
-                f"`docker {' '.join(words)}` gave no answer in {_PATIENCE:.0f} s", hint="is the daemon alive? docker version"
+                f"`docker {' '.join(words)}` gave no answer in {_PATIENCE:.0f} s",
+                hint="is the daemon alive? docker version",
             ) from None
 
 
@@ -176,8 +181,12 @@ def _failure(tail: list[str], status: int) -> TrainyardError:
         )
     if "exec format error" in lowered:
         return RunnerError(
-            text, hint="this builder cannot run the platform's programs: use one of that architecture with --builder"
+            text,
+            hint="this builder cannot run the platform's programs: use one of that architecture with --builder",
         )
-    if "cannot connect to the docker daemon" in lowered or "permission denied while trying to connect" in lowered:
+    if (
+        "cannot connect to the docker daemon" in lowered
+        or "permission denied while trying to connect" in lowered
+    ):
         return _unreachable(tail[-1] if tail else "", "")
     return RunnerError(text, hint=f"exit status {status}; the lines above say which step it was")

@@ -84,9 +84,7 @@ def contents_needed(path: str) -> bool:
     )
 
 
-def compare_images(
-    ours: FlatImage, theirs: FlatImage, *, our_config: bytes, their_config: bytes
-) -> Parity:
+def compare_images(ours: FlatImage, theirs: FlatImage, *, our_config: bytes, their_config: bytes) -> Parity:
     """Hold Docker's tree and config against the assembler's."""
     paths = sorted({*ours.members, *theirs.members})
     reasons: Counter[str] = Counter()
@@ -136,7 +134,9 @@ def _rows(text: bytes) -> list[list[str]]:
 
 
 def _differing(ours: FlatMember, theirs: FlatMember) -> list[str]:
-    return [each.name for each in fields(FlatMember) if getattr(ours, each.name) != getattr(theirs, each.name)]
+    return [
+        each.name for each in fields(FlatMember) if getattr(ours, each.name) != getattr(theirs, each.name)
+    ]
 
 
 def _described(path: str, ours: FlatMember | None, theirs: FlatMember | None) -> str:

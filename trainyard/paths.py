@@ -40,7 +40,9 @@ class Project:
         """`images/<target>/<os>-<arch>/`, the Dockerfile and what it copies."""
         return self.root / "images" / target / platform.slug
 
-    def dist(self, target: str, platform: Platform, *, compression: str = "zstd", engine: str = "oci") -> Path:
+    def dist(
+        self, target: str, platform: Platform, *, compression: str = "zstd", engine: str = "oci"
+    ) -> Path:
         """The OCI layout that a build leaves: `dist/<target>/<os>-<arch>[.docker][.gzip]`."""
         suffixes = [f".{word}" for word in (engine, compression) if word not in ("oci", "zstd")]
         return self.root / "dist" / target / f"{platform.slug}{''.join(suffixes)}"

@@ -13,8 +13,9 @@ from trainyard.errors import UsageError
 class Settings:
     """The environment's say: where the cache is, which mirror, how many threads, whether this is CI.
 
-    `environ` is the cleaned environment for child processes: without PIP_*, UV_*, PYTHON*, DOCKER_* and
-    SOURCE_DATE_EPOCH, so that a developer's machine cannot change a result.
+    `environ` is the cleaned environment for child processes: without PIP_*, UV_*, PYTHON* and
+    SOURCE_DATE_EPOCH, and of DOCKER_* only with what says how to reach an engine: a developer's
+    machine cannot change a result.
     """
 
     cache: Path

@@ -115,9 +115,12 @@ def _build(
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         seconds = workspace.clock() - start
-    display.say(f"{plan.target} {platform}: {image.digest} by {builder} in {seconds:.0f} s, in {workspace.project.relative(layout)}")
+    where = workspace.project.relative(layout)
+    display.say(f"{plan.target} {platform}: {image.digest} by {builder} in {seconds:.0f} s, in {where}")
     # The layers moved with the folder.
-    return DockerOutcome(plan=plan, image=read_layout(layout).images[0], layout=layout, builder=builder, seconds=seconds)
+    return DockerOutcome(
+        plan=plan, image=read_layout(layout).images[0], layout=layout, builder=builder, seconds=seconds
+    )
 
 
 def _prepare(workspace: Workspace, target: Target, plan: Plan, scratch: Path, display: Display) -> None:
@@ -133,7 +136,8 @@ def _prepare(workspace: Workspace, target: Target, plan: Plan, scratch: Path, di
     base = base_image(plan, {layer.spec.key: layer.record for layer in layers})
     if base.digest != (promised := golden_base(workspace, plan).digest):
         raise ReproducibilityError(
-            f"NOT REPRODUCIBLE: the base is {base.digest}, the Dockerfile names {promised}", hint=NOT_REPRODUCIBLE_HINT
+            f"NOT REPRODUCIBLE: the base is {base.digest}, the Dockerfile names {promised}",
+            hint=NOT_REPRODUCIBLE_HINT,
         )
     named = NamedImage(name=base_name(plan), platform=plan.platform, image=base)
     write_layout(scratch / "base", [named], blob_of=workspace.store.blob)

@@ -1,4 +1,4 @@
-"""`invoke verify --engine docker`: is the file tree that Docker built the one that the assembler built?"""
+"""`invoke verify --engine docker`: the file tree that Docker built against the one that the assembler built."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def _compare(workspace: Workspace, target: Target, platform: Platform, display: 
         )
     )
     start = workspace.clock()
-    trees = [flatten(image, keep=contents_needed, workers=workspace.settings.workers) for image in (ours, theirs)]
+    trees = [
+        flatten(image, keep=contents_needed, workers=workspace.settings.workers) for image in (ours, theirs)
+    ]
     parity = compare_images(*trees, our_config=ours.config, their_config=theirs.config)
     result = Compared(
         target=target.name,
@@ -83,9 +85,9 @@ def _built(folder: Path, tag: str, command: str) -> LayoutImage:
 
 def _lines(result: Compared) -> list[str]:
     found = len(result.differences)
+    verdict = f"{found or 'no'} unexplained differences"
     return [
-        f"{result.target} {result.platform}: {result.compared} paths compared in {result.seconds} s, "
-        f"{found or 'no'} unexplained differences",
+        f"{result.target} {result.platform}: {result.compared} paths compared in {result.seconds} s, {verdict}",
         *(f"  {count} known: {reason}" for reason, count in result.known),
         *(f"  {line}" for line in result.differences[:_SHOWN]),
         *((f"  and {found - _SHOWN} more",) if found > _SHOWN else ()),
