@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent
 INTERRUPTED = 130
+PIPE_CLOSED = 141
 
 
 def command(**options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -40,7 +41,11 @@ def command(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Non
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> None:
             try:
-                return function(*args, **kwargs)
+                function(*args, **kwargs)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                end_if_nobody_reads()
+                raise
             except TrainyardError as error:
                 hint = f"\nhint: {error.hint}" if error.hint else ""
                 raise Exit(f"error: {error.message}{hint}", code=error.exit_code) from None
@@ -51,6 +56,15 @@ def command(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Non
         return decorated
 
     return wrap
+
+
+def end_if_nobody_reads() -> None:
+    """`invoke plan | head -1`: the reader of stdout has seen enough, and that is no failure of ours."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        raise Exit(code=PIPE_CLOSED) from None
 
 
 def workspace(*, quiet: bool = False) -> tuple[Workspace, Display]:
@@ -367,10 +381,15 @@ def check(context: Context, full: bool = False) -> None:
     steps = ["ruff check .", "ruff format --check .", "mypy", "pytest -m 'not real'"]
     if full:
         steps += ["pytest -m real", "invoke lock --check", "invoke verify"]
+    failed = []
     with context.cd(ROOT):
         for step in steps:
             print(f"$ {step}", file=sys.stderr)
-            context.run(f"{shlex.quote(sys.executable)} -m {step}", in_stream=False)
+            done = context.run(f"{shlex.quote(sys.executable)} -m {step}", in_stream=False, warn=True)
+            if done is None or not done.ok:
+                failed.append(step)
+    if failed:
+        raise TrainyardError("\n".join(["these failed:", *failed]), hint="run the first of them alone")
 
 
 @command(help={"target": "A target of matrix.yaml.", "platform": "os/arch."})

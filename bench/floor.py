@@ -39,8 +39,12 @@ def main() -> None:
     groups = group_wheels(sorted(paths, key=lambda wheel: wheel.name))
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        floor = timed([(lambda path=path: floor_of(path, scratch)) for path in paths.values()], options.threads)
-        ours = timed([(lambda group=group: ours_of(group, paths, scratch)) for group in groups], options.threads)
+        floor = timed(
+            [(lambda path=path: floor_of(path, scratch)) for path in paths.values()], options.threads
+        )
+        ours = timed(
+            [(lambda group=group: ours_of(group, paths, scratch)) for group in groups], options.threads
+        )
     print(
         json.dumps(
             {
@@ -80,7 +84,11 @@ def floor_of(path: Path, scratch: Path) -> None:
     """What cannot be left out for one wheel."""
     compressor = codec("zstd").compressor()
     diff_id, digest = hashlib.sha256(), hashlib.sha256()
-    with zipfile.ZipFile(path) as archive, path.open("rb") as stream, tempfile.TemporaryFile(dir=scratch) as sink:
+    with (
+        zipfile.ZipFile(path) as archive,
+        path.open("rb") as stream,
+        tempfile.TemporaryFile(dir=scratch) as sink,
+    ):
         for member in archive.infolist():
             record = hashlib.sha256()
             stream.seek(member.header_offset + 26)

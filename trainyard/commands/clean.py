@@ -29,7 +29,7 @@ def clean(workspace: Workspace, *, layers: bool, inputs: bool, dist: bool) -> tu
     if dist:
         chosen += [("images", workspace.project.root / "dist")]
     if layers:
-        chosen += [(name, root / name) for name in ("layers", "blobs", "facts", "trees", "tmp")]
+        chosen += [(name, root / name) for name in ("layers", "blobs", "facts", "trees")]
     if inputs:
         chosen += [("inputs", root / "inputs")]
     with workspace.store.exclusive():

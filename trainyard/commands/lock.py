@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -24,8 +25,8 @@ from trainyard.matrix.model import Target
 from trainyard.platforms import Platform
 from trainyard.workspace import Workspace
 
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +66,14 @@ def write_locks(
 
 def cut_off(text: str) -> str:
     """`--until` as an RFC 3339 UTC instant: a date means its first second; empty stays empty."""
-    if not text or _INSTANT.fullmatch(text):
-        return text
-    if _DATE.fullmatch(text):
-        return f"{text}T00:00:00Z"
+    if not text:
+        return ""
+    instant = f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text
+    try:
+        if _INSTANT.fullmatch(instant) and datetime.fromisoformat(instant):
+            return instant
+    except ValueError:  # such as 30 February
+        pass
     raise UsageError(f"--until {text!r} is no date", hint="write 2026-12-01 or 2026-12-01T06:00:00Z")
 
 

@@ -101,7 +101,7 @@ def _message(document: Document, error: ErrorDetails, path: Location) -> str:
         case "literal_error":
             known = re.findall(r"'([^']*)'", str(context.get("expected", "")))
             value = written or repr(error["input"])
-            return f"{value} is not {context.get('expected')}{near(str(error['input']), known)}"
+            return f"{value} is none of {context.get('expected')}{near(str(error['input']), known)}"
         case "string_pattern_mismatch":
             return f"{error['input']!r} does not match {context.get('pattern')}"
         case "too_short":
@@ -110,7 +110,7 @@ def _message(document: Document, error: ErrorDetails, path: Location) -> str:
             return "must be a mapping (`key: value` lines)"
         case "list_type":
             return "must be a list"
-    return error["msg"].removeprefix("Value error, ")
+    return error["msg"].removeprefix("Value error, ").splitlines()[0]
 
 
 def _keys_at(path: Location) -> Sequence[str]:

@@ -48,8 +48,10 @@ class Base(_Frozen):
     suite: Name
     python: PythonVersion
     packages: list[DebianName] = Field(min_length=1)
-    mirror: str | None = None  # parent of `debian/` and `debian-security/`; default: the host's own apt sources
-    snapshot: str  # parent of `debian/<time>/`: what apt inside the image uses, and where vanished debs are found
+    # Parent of `debian/` and `debian-security/`; by default what the host's own apt sources name.
+    mirror: str | None = None
+    # Parent of `debian/<time>/`: what apt inside the image uses, and where vanished debs are found.
+    snapshot: str
 
 
 class Requires(_Frozen):

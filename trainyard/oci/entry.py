@@ -37,7 +37,9 @@ class Entry:
     origin: str = ""
 
 
-def file_entry(path: str, data: bytes, *, mode: int = 0o644, uid: int = 0, gid: int = 0, origin: str = "") -> Entry:
+def file_entry(
+    path: str, data: bytes, *, mode: int = 0o644, uid: int = 0, gid: int = 0, origin: str = ""
+) -> Entry:
     """A regular file whose bytes are at hand."""
     content = (data,) if data else ()
     return Entry(path=path, mode=mode, uid=uid, gid=gid, size=len(data), content=content, origin=origin)
