@@ -378,7 +378,7 @@ def clean(
 @command(help={"full": "Also what takes the real image: gigabytes and minutes."})
 def check(context: Context, full: bool = False) -> None:
     """All that CI checks: style, types, tests, and with --full the real image."""
-    steps = ["ruff check .", "ruff format --check .", "mypy", "pytest -m 'not real'"]
+    steps = ["ruff check .", "ruff format --check .", "mypy", "invoke render --check", "pytest -m 'not real'"]
     if full:
         steps += ["pytest -m real", "invoke lock --check", "invoke verify"]
     failed = []
