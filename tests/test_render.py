@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -131,6 +133,18 @@ def test_without_a_golden_record_the_base_has_no_digest_to_name(space: Workspace
         golden_base(space, space.plan(space.matrix.target(TARGET), AMD64))
 
     assert "--record" in caught.value.hint
+
+
+def test_hadolint_finds_nothing_in_the_committed_dockerfiles() -> None:
+    """No rule is waived."""
+    hadolint = Path(sys.executable).with_name("hadolint")
+    assert hadolint.exists(), "it is in requirements.txt: uv pip sync requirements.txt"
+    files = sorted((ROOT / "images").rglob("Dockerfile"))
+    done = subprocess.run([hadolint, "--no-color", *files], capture_output=True, text=True, check=False)
+
+    assert files
+    assert done.stdout == ""
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_missing_template_is_named(space: Workspace) -> None:
