@@ -177,6 +177,13 @@ def test_a_value_that_would_end_its_line_is_refused() -> None:
         files_of(plan_of(of=target(env=(("ODD", "a\nRUN evil"),))))
 
 
+@pytest.mark.parametrize("name", ["a,target=/etc.whl", "../a.whl", "a b.whl", "a$(x).whl"])
+def test_a_wheel_whose_name_would_say_more_than_a_name_is_refused(name: str) -> None:
+    odd = dataclasses.replace(wheel("odd"), filename=name)
+    with pytest.raises(TrainyardError, match="cannot be named"):
+        files_of(plan_of(wheel_lock(*WHEELS, odd)))
+
+
 def test_without_uv_in_the_locks_the_hint_says_what_to_add() -> None:
     with pytest.raises(TrainyardError, match="installs wheels with uv") as caught:
         files_of(plan_of(wheel_lock(wheel("jinja2"))))

@@ -6,6 +6,7 @@ image, which is the Plan's Debian layers under a config of their own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from trainyard.plan import Plan, seconds
 from trainyard.store import LayerRecord
 from trainyard.templates import render
 
+# Letters of a wheel's name (PyPA, Binary distribution format); a comma would end a mount's option.
+_FILENAME = re.compile(r"[A-Za-z0-9_.+!-]+\.whl")
 BASE_KINDS = (LayerKind.DEBS, LayerKind.STATE, LayerKind.STDLIB)
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 
@@ -93,6 +96,11 @@ def render_context(
         raise TrainyardError(
             f"{plan.target} {plan.platform}: a Dockerfile installs wheels with uv, and the lock has none",
             hint="add `uv` to a package set in matrix.yaml, then run `invoke lock`",
+        )
+    if odd := [wheel.filename for wheel in plan.wheels.wheels if not _FILENAME.fullmatch(wheel.filename)]:
+        raise TrainyardError(
+            f"{plan.target} {plan.platform}: {odd[0]!r} cannot be named in a Dockerfile's mount",
+            hint="`invoke lock` writes the lock again",
         )
     every = stages(plan)
     runtime = _runtime_files(plan)
