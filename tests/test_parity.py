@@ -129,6 +129,15 @@ def test_record_with_another_row_is_a_difference() -> None:
     assert two_texts(f"{INFO}/RECORD", b"demo.py,sha256=x,1\n", b"").differences
 
 
+@pytest.mark.parametrize(("mode", "differs"), [(0o775, False), (0o644, True), (0o666, True), (0o4775, True)])
+def test_record_may_be_executable_in_docker_s_image_and_nothing_else(mode: int, differs: bool) -> None:
+    """uv keeps the mode of the wheel's RECORD; protobuf's is executable."""
+    path, text = f"{INFO}/RECORD", b"demo.py,sha256=x,1\n"
+    found = compare({path: member("a")}, {path: member("b", mode=mode)}, texts=({path: text}, {path: text}))
+
+    assert bool(found.differences) == differs
+
+
 def test_uv_s_own_launcher_of_pip_may_be_extra_and_no_other_program() -> None:
     result = compare({}, {"opt/venv/bin/pip3.13": member(), "opt/venv/bin/evil": member()})
 

@@ -13,7 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 
 from trainyard.oci.flatten import FlatImage, FlatMember
@@ -27,7 +27,7 @@ class Allowed(Enum):
     MISSING = "not in Docker's image"
     EXTRA = "only in Docker's image"
     LAUNCHER = "a launcher that calls the same function, in other words"
-    RECORD = "a RECORD whose other rows are the same"
+    RECORD = "a RECORD whose other rows are the same; it may be executable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,11 @@ KNOWN = (
     Known(
         path=rf"{_DIST_INFO}/RECORD",
         allowed=Allowed.RECORD,
-        reason="lists INSTALLER and the launchers, which differ as said above",
+        reason="lists INSTALLER and the launchers, which differ as said above; uv keeps the mode that the wheel's own "
+        "RECORD has (protobuf's is executable), ours is always 0664",
     ),
 )
+_EXECUTABLE = 0o111
 # Of RECORD, the rows of what is allowed to differ.
 _ROWS = re.compile(r"[^/]+\.dist-info/INSTALLER|\.\./\.\./\.\./bin/[^/]+")
 
@@ -109,7 +111,11 @@ def _is_known(known: Known, path: str, ours: FlatImage, theirs: FlatImage) -> bo
             return our is not None and their is None
         case Allowed.EXTRA:
             return our is None and their is not None
-    if our is None or their is None or _differing(our, their) != ["sha256"]:
+    if our is None or their is None:
+        return False
+    if known.allowed is Allowed.RECORD:
+        our = replace(our, mode=our.mode | _EXECUTABLE & their.mode)
+    if _differing(our, their) != ["sha256"]:
         return False
     texts = ours.contents.get(path), theirs.contents.get(path)
     if texts[0] is None or texts[1] is None:
