@@ -15,6 +15,7 @@ import time
 import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from isal import isal_zlib
@@ -39,12 +40,8 @@ def main() -> None:
     groups = group_wheels(sorted(paths, key=lambda wheel: wheel.name))
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        floor = timed(
-            [(lambda path=path: floor_of(path, scratch)) for path in paths.values()], options.threads
-        )
-        ours = timed(
-            [(lambda group=group: ours_of(group, paths, scratch)) for group in groups], options.threads
-        )
+        floor = timed([partial(floor_of, path, scratch) for path in paths.values()], options.threads)
+        ours = timed([partial(ours_of, group, paths, scratch) for group in groups], options.threads)
     print(
         json.dumps(
             {

@@ -106,14 +106,18 @@ def test_this_projects_own_matrix_loads() -> None:
         (
             "accelerator: cuda",
             "accelerator: cudaa",
-            "16:18: targets.one.accelerator: 'cudaa' is none of "
-            "'cuda', 'rocm', 'xpu', 'mps' or 'cpu' (did you mean 'cuda'?)",
+            (
+                "16:18: targets.one.accelerator: 'cudaa' is none of "
+                "'cuda', 'rocm', 'xpu', 'mps' or 'cpu' (did you mean 'cuda'?)"
+            ),
         ),
         (
             "platforms: [linux/amd64]",
             "platforms: [linux/arm]",
-            "19:17: targets.one.platforms[0]: unknown platform 'linux/arm'; "
-            "known are linux/amd64, linux/arm64, darwin/arm64",
+            (
+                "19:17: targets.one.platforms[0]: unknown platform 'linux/arm'; "
+                "known are linux/amd64, linux/arm64, darwin/arm64"
+            ),
         ),
         ("platforms: [linux/amd64]", "platforms: []", "19:16: targets.one.platforms: is empty"),
         (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from trainyard.errors import InputError
@@ -61,17 +62,20 @@ class Assembler:
         """Every layer, in the order of `specs`; the first failure stops the others and is raised."""
         todo = self.missing(specs)
         ordered = sorted(todo, key=_weight, reverse=True)
+        futures: list[Future[LayerRecord]] = []
         with ThreadPoolExecutor(max_workers=self.workers, thread_name_prefix="layer") as pool:
-            futures = {spec.key: pool.submit(self._build_one, spec) for spec in ordered}
             try:
-                wait(futures.values(), return_when=FIRST_EXCEPTION)
+                # Ctrl-C can come between any two lines, so all of them are inside.
+                futures += (pool.submit(self._build_one, spec) for spec in ordered)
+                wait(futures, return_when=FIRST_EXCEPTION)
             finally:
-                # Reached by Ctrl-C too: the threads see the flag at their next chunk, and leave nothing behind.
-                unfinished = any(not future.done() or future.exception() for future in futures.values())
-                if unfinished:
+                if any(not future.done() or future.exception() for future in futures) or len(futures) < len(
+                    todo
+                ):
+                    # The threads see the flag at their next chunk, and leave nothing behind.
                     self._stop.set()
                     pool.shutdown(wait=True, cancel_futures=True)
-        finished = [future for future in futures.values() if not future.cancelled()]
+        finished = [future for future in futures if not future.cancelled()]
         if errors := [error for future in finished if (error := future.exception())]:
             # The cause, not a layer that was stopped for it.
             raise min(errors, key=lambda error: isinstance(error, StoppedError))
@@ -87,9 +91,13 @@ class Assembler:
         self.progress.begin(spec)
         with self.store.scratch() as folder:
             blob = folder / "blob"
-            with blob.open("wb", buffering=0) as sink:
+            # Closed at once when the layer fails: entries of bytecode hold processes.
+            with (
+                blob.open("wb", buffering=0) as sink,
+                closing(self.sources.entries(spec, stop=self._stop.is_set)) as entries,
+            ):
                 written = write_layer(
-                    self.sources.entries(spec, stop=self._stop.is_set),
+                    entries,
                     mtime=spec.mtime,
                     codec=self.codec,
                     sink=sink,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -34,8 +34,11 @@ class LayerSources:
     # Opening torch reads 12,000 rows, and its parts and its bytecode share that.
     _wheels: dict[str, WheelArchive] = field(default_factory=dict)
 
-    def entries(self, spec: LayerSpec, *, stop: Stop) -> Iterator[Entry]:
-        """The members of one layer in their final order."""
+    def entries(self, spec: LayerSpec, *, stop: Stop) -> Generator[Entry, None, None]:
+        """The members of one layer in their final order; close it, or processes that compile bytecode stay."""
+        yield from self._entries(spec, stop)
+
+    def _entries(self, spec: LayerSpec, stop: Stop) -> Iterator[Entry]:
         match spec.kind:
             case LayerKind.DEBS:
                 return chain.from_iterable(self._deb(deb).entries() for deb in spec.debs)

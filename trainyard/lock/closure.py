@@ -75,10 +75,11 @@ def closure_problems(target: Target, lock: WheelLock, needs: Needs) -> tuple[str
         if not environment.holds(requirement.marker, extra=extra):
             continue
         wheel = lock.wheel(requirement.name)
-        if wheel is None or not requirement.specifier.contains(wheel.version, prereleases=True):
-            found = "it is not locked" if wheel is None else f"{wheel.version} is locked"
-            problems[f"{origin} needs {requirement}, and {found}"] = None
+        if wheel is None:
+            problems[f"{origin} needs {requirement}, and it is not locked"] = None
             continue
+        if not requirement.specifier.contains(wheel.version, prereleases=True):
+            problems[f"{origin} needs {requirement}, and {wheel.version} is locked"] = None
         # "" stands for the package itself: what it needs without any extra.
         for wanted in ("", *sorted(requirement.extras)):
             if (wheel.name, wanted) not in reached:

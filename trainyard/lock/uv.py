@@ -54,7 +54,8 @@ def compile_pylock(compilation: Compilation, environ: Mapping[str, str]) -> Pylo
         folder = Path(name)
         output = folder / "pylock.locked.toml"
         (folder / "requirements.in").write_text("".join(f"{line}\n" for line in compilation.requirements))
-        (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in compilation.constraints))
+        if compilation.constraints:
+            (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in compilation.constraints))
         done = subprocess.run(
             _command(compilation, folder, output),
             cwd=folder,
@@ -78,7 +79,8 @@ def _command(compilation: Compilation, folder: Path, output: Path) -> list[str]:
     command += ["--python", sys.executable, "--python-version", compilation.environment.python]
     command += ["--python-platform", compilation.environment.uv_platform]
     command += ["--format", "pylock.toml", "--output-file", str(output)]
-    command += ["--constraints", str(folder / "constraints.txt")]
+    if compilation.constraints:
+        command += ["--constraints", str(folder / "constraints.txt")]
     if not compilation.dependencies:
         command.append("--no-deps")
     return [*command, str(folder / "requirements.in")]
