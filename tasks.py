@@ -109,15 +109,24 @@ def chosen(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def cells(space: Workspace, names: Sequence[str], platform: str) -> list[tuple[Target, Platform]]:
+def cells(
+    space: Workspace, names: Sequence[str], platform: str, *, every: bool = False
+) -> list[tuple[Target, Platform]]:
     """What `--target` and `--platform` mean."""
     from trainyard.commands.select import select_platforms, select_targets
 
     return [
         (target, one)
-        for target in select_targets(space.matrix, chosen(names))
+        for target in select_targets(space.matrix, chosen(names), every=every)
         for one in select_platforms(target, platform, space.host)
     ]
+
+
+def known_engine(name: str) -> str:
+    """`oci` or `docker`; UsageError otherwise."""
+    if name not in ("oci", "docker"):
+        raise UsageError(f"unknown engine {name!r}", hint="--engine oci or --engine docker")
+    return name
 
 
 JSON = {"json": "One JSON document on stdout."}
@@ -202,9 +211,45 @@ def plan(_: Context, target: Sequence[str], platform: str = "", json: bool = Fal
     help={
         **JSON,
         **TARGET,
+        "target": "A target of matrix.yaml; may repeat. Default: all.",
+        "platform": "os/arch; default: all.",
+        "check": "Write nothing; print how images/ differs from what would be rendered.",
+    },
+)
+def render(
+    _: Context, target: Sequence[str], platform: str = "all", check: bool = False, json: bool = False
+) -> None:
+    """Write Dockerfiles and what they copy to images/<target>/<os>-<arch>/."""
+    from trainyard.commands.render import render_all
+
+    space, _display = workspace()
+    results = render_all(space, cells(space, target, platform, every=True), check=check)
+    if json:
+        emit({"schema": 1, "images": [dataclasses.asdict(result) for result in results]})
+    changed = [result for result in results if result.differences]
+    for result in results:
+        outcome = ("not as rendered" if check else "rendered") if result in changed else "unchanged"
+        space.say(f"{result.folder}: {outcome}, {result.files} files")
+        if check and not json:
+            print("\n".join(result.differences), end="\n" if result.differences else "")
+    if check and changed:
+        raise TrainyardError(
+            "images/ is not what would be rendered",
+            hint="edit matrix.yaml or templates/, then `invoke render`",
+        )
+
+
+@command(
+    iterable=["target"],
+    help={
+        **JSON,
+        **TARGET,
         "compression": "zstd or gzip (Docker < 23, enroot < 4); same diff ids.",
         "record": "Write the golden record after a change of inputs.",
         "smoke": "--no-smoke leaves the tests out.",
+        "engine": "oci, our own assembler; or docker: the Dockerfile in images/, built by BuildKit.",
+        "builder": "With --engine docker: this buildx builder, a remote one too.",
+        "cache": "With --engine docker: --no-cache builds every step again.",
     },
 )
 def build(
@@ -214,12 +259,24 @@ def build(
     compression: str = "zstd",
     record: bool = False,
     smoke: bool = True,
+    engine: str = "oci",
+    builder: str = "",
+    cache: bool = True,
     json: bool = False,
 ) -> None:
     """Assemble images, hold them against the golden record, test them from the inside."""
     from trainyard.commands.build import BuildRequest, build_all
 
     space, display = workspace()
+    if known_engine(engine) == "docker":
+        from trainyard.commands.docker import DockerRequest, build_all_docker
+
+        images = build_all_docker(
+            space, cells(space, target, platform), DockerRequest(builder=builder, use_cache=cache), display
+        )
+        if json:
+            emit({"schema": 1, "images": [image.document() for image in images], "index": None})
+        return
     request = BuildRequest(compression=compression, record=record, smoke=smoke)
     outcomes = build_all(space, cells(space, target, platform), request, display)
     if json:
@@ -264,12 +321,32 @@ def smoke(
         raise TrainyardError("a smoke check failed", hint="docs/troubleshooting.md#a-check-fails")
 
 
-@command(iterable=["target"], help={**JSON, **TARGET})
-def verify(_: Context, target: Sequence[str], platform: str = "", json: bool = False) -> None:
+@command(
+    iterable=["target"],
+    help={
+        **JSON,
+        **TARGET,
+        "engine": "oci: build again elsewhere; docker: compare with the image that Docker built.",
+    },
+)
+def verify(
+    _: Context, target: Sequence[str], platform: str = "", engine: str = "oci", json: bool = False
+) -> None:
     """Build again from an empty cache in another environment, and compare."""
     from trainyard.commands.verify import verify_all
 
     space, display = workspace()
+    if known_engine(engine) == "docker":
+        from trainyard.commands.parity import compare_engines
+
+        compared = compare_engines(space, cells(space, target, platform), display)
+        if json:
+            emit({"schema": 1, "images": [dataclasses.asdict(result) for result in compared]})
+        if any(result.differences for result in compared):
+            raise TrainyardError(
+                "Docker built another image", hint="docs/troubleshooting.md#docker-built-another-image"
+            )
+        return
     results = verify_all(space, cells(space, target, platform), display)
     if json:
         emit({"schema": 1, "images": [dataclasses.asdict(result) for result in results]})
@@ -302,7 +379,7 @@ def clean(
 @command(help={"full": "Also what takes the real image: gigabytes and minutes."})
 def check(context: Context, full: bool = False) -> None:
     """All that CI checks: style, types, tests, and with --full the real image."""
-    steps = ["ruff check .", "ruff format --check .", "mypy", "pytest -m 'not real'"]
+    steps = ["ruff check .", "ruff format --check .", "mypy", "invoke render --check", "pytest -m 'not real'"]
     if full:
         steps += ["pytest -m real", "invoke lock --check", "invoke verify"]
     failed = []
@@ -324,4 +401,4 @@ def bench(context: Context, target: str = "cuda13.2", platform: str = "linux/amd
         context.run(shlex.join([sys.executable, *words]), in_stream=False)
 
 
-ns = Collection(list_, lock, plan, build, smoke, verify, clean, check, bench)
+ns = Collection(list_, lock, plan, render, build, smoke, verify, clean, check, bench)

@@ -24,7 +24,7 @@ ROWS = [
     {"plan"},
     {"sources", "golden"},
     {"assemble"},
-    {"build"},
+    {"build", "dockerfile", "buildx", "parity"},
     {"report"},
     {"runner"},
     {"smoke"},
@@ -33,14 +33,16 @@ ROWS = [
 ]
 RANK = {module: rank for rank, row in enumerate(ROWS) for module in row}
 # Run inside an image or in the image's Python: they import nothing of ours.
-FOREIGN = ("smoke/checks/", "smoke/doctor.py", "bytecode/server.py")
+FOREIGN = ("smoke/checks/", "smoke/doctor.py", "bytecode/server.py", "bytecode/tree.py")
 # No I/O: a plan can be made, printed and tested without a disk, a network or a clock.
 PURE = [
     "layering.py",
     "layers.py",
     "plan.py",
     "runtime.py",
+    "dockerfile.py",
     "golden.py",
+    "parity.py",
     "lock/model.py",
     "lock/freshness.py",
     "oci/image.py",

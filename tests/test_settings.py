@@ -24,7 +24,7 @@ def settings(**environ: str) -> Settings:
         "UV_CONSTRAINT",
         "UV_INDEX",
         "PYTHONPATH",
-        "DOCKER_HOST",
+        "DOCKER_BUILDKIT",
         "SOURCE_DATE_EPOCH",
     ],
 )
@@ -32,8 +32,8 @@ def test_what_could_change_a_result_does_not_reach_child_processes(name: str) ->
     assert name not in settings(**{name: "x"}).environ
 
 
-@pytest.mark.parametrize("name", ["PATH", "SSL_CERT_FILE", "https_proxy", "UV_DEFAULT_INDEX"])
-def test_what_only_says_how_to_reach_the_network_does(name: str) -> None:
+@pytest.mark.parametrize("name", ["PATH", "SSL_CERT_FILE", "https_proxy", "UV_DEFAULT_INDEX", "DOCKER_HOST"])
+def test_what_only_says_how_to_reach_a_network_or_an_engine_does(name: str) -> None:
     assert settings(**{name: "x"}).environ[name] == "x"
 
 

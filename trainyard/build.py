@@ -121,7 +121,7 @@ def record_golden(
     require_space(assembler, unknown)
     records = {layer.spec.key: layer.record for layer in assembler.build(unknown)}
     for key, golden in known.items():
-        records[key] = _layer_record(golden, media_type=assembler.codec.media_type)
+        records[key] = layer_record(golden, media_type=assembler.codec.media_type)
     layers = [(spec, records[spec.key]) for spec in plan.layers]
     new = _record(plan, image_of(plan, layers), tuple(_golden_layer(spec, record) for spec, record in layers))
     if old is not None:
@@ -166,7 +166,8 @@ def _golden_layer(spec: LayerSpec, record: LayerRecord) -> GoldenLayer:
     return GoldenLayer(key=spec.key, created_by=spec.title, **fields)
 
 
-def _layer_record(golden: GoldenLayer, *, media_type: str) -> LayerRecord:
+def layer_record(golden: GoldenLayer, *, media_type: str) -> LayerRecord:
+    """A recorded layer as the store has it."""
     fields = {name: value for name, value in asdict(golden).items() if name != "created_by"}
     return LayerRecord(**fields, media_type=media_type)
 

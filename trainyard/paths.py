@@ -36,10 +36,16 @@ class Project:
         """`images/<target>/<os>-<arch>.json`, the digests that a build must produce."""
         return self.root / "images" / target / f"{platform.slug}.json"
 
-    def dist(self, target: str, platform: Platform, *, compression: str = "zstd") -> Path:
-        """The OCI layout that a build leaves: `dist/<target>/<os>-<arch>[.gzip]`."""
-        suffix = "" if compression == "zstd" else f".{compression}"
-        return self.root / "dist" / target / f"{platform.slug}{suffix}"
+    def docker_context(self, target: str, platform: Platform) -> Path:
+        """`images/<target>/<os>-<arch>/`, the Dockerfile and what it copies."""
+        return self.root / "images" / target / platform.slug
+
+    def dist(
+        self, target: str, platform: Platform, *, compression: str = "zstd", engine: str = "oci"
+    ) -> Path:
+        """The OCI layout that a build leaves: `dist/<target>/<os>-<arch>[.docker][.gzip]`."""
+        suffixes = [f".{word}" for word in (engine, compression) if word not in ("oci", "zstd")]
+        return self.root / "dist" / target / f"{platform.slug}{''.join(suffixes)}"
 
     def relative(self, path: Path) -> str:
         """`path` as messages show it: relative to the root where it can be."""

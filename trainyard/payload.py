@@ -15,3 +15,8 @@ def load_payload(package: Path = _PACKAGE) -> dict[str, bytes]:
     files["opt/trainyard/doctor.py"] = smoke / "doctor.py"
     files |= {f"opt/trainyard/checks/{path.name}": path for path in (smoke / "checks").glob("*.py")}
     return {path: files[path].read_bytes() for path in sorted(files)}
+
+
+def load_compiler(package: Path = _PACKAGE) -> dict[str, bytes]:
+    """File name -> bytes, of the scripts that make bytecode inside a Dockerfile's stage."""
+    return {name: (package / "bytecode" / name).read_bytes() for name in ("server.py", "tree.py")}

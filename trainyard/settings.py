@@ -13,8 +13,9 @@ from trainyard.errors import UsageError
 class Settings:
     """The environment's say: where the cache is, which mirror, how many threads, whether this is CI.
 
-    `environ` is the cleaned environment for child processes: without PIP_*, UV_*, PYTHON*, DOCKER_* and
-    SOURCE_DATE_EPOCH, so that a developer's machine cannot change a result.
+    `environ` is the cleaned environment for child processes: without PIP_*, UV_*, PYTHON* and
+    SOURCE_DATE_EPOCH, and of DOCKER_* only with what says how to reach an engine: a developer's
+    machine cannot change a result.
     """
 
     cache: Path
@@ -25,8 +26,11 @@ class Settings:
 
 
 _SCRUBBED = ("PIP_", "UV_", "PYTHON", "DOCKER_", "TRAINYARD_")
-# Of those, the ones that say how to reach an index, not what to choose from it.
-_KEPT = ("UV_DEFAULT_INDEX", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_HTTP_TIMEOUT", "UV_OFFLINE")
+# Of those, the ones that say how to reach an index or an engine, not what to choose from it.
+_KEPT = (
+    *("UV_DEFAULT_INDEX", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_HTTP_TIMEOUT", "UV_OFFLINE"),
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
+)
 
 
 def settings_from(environ: Mapping[str, str], *, home: Path, cores: int) -> Settings:

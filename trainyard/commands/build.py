@@ -11,6 +11,7 @@ from trainyard.commands.display import Display
 from trainyard.commands.smoke import smoke_built
 from trainyard.fetch import fetch_inputs, missing_inputs
 from trainyard.layers import LayerKind, LayerSpec
+from trainyard.lock.model import LockedDeb, LockedWheel
 from trainyard.matrix.model import Target
 from trainyard.plan import Plan
 from trainyard.platforms import Platform
@@ -137,14 +138,28 @@ def _fetch(
     """Bring the inputs of those layers into the store; nothing is fetched for a layer that stands."""
     needed = [spec for spec in specs if workspace.store.layer(assembler.record_key(spec)) is None]
     compiling = any(spec.kind in _COMPILED for spec in needed)
-    wheels = missing_inputs(workspace.store, [wheel for spec in needed for wheel in spec.wheels])
-    debs = missing_inputs(
-        workspace.store,
-        [
+    fetch(
+        workspace,
+        plan,
+        wheels=[wheel for spec in needed for wheel in spec.wheels],
+        debs=[
             *(deb for spec in needed for deb in spec.debs),
             *(assembler.sources.python_debs() if compiling else ()),
         ],
+        display=display,
     )
+
+
+def fetch(
+    workspace: Workspace,
+    plan: Plan,
+    *,
+    wheels: Sequence[LockedWheel],
+    debs: Sequence[LockedDeb],
+    display: Display,
+) -> None:
+    """Bring those of these inputs that are not there yet into the store."""
+    wheels, debs = missing_inputs(workspace.store, wheels), missing_inputs(workspace.store, debs)
     if not wheels and not debs:
         return
     with display.fetching([*wheels, *debs]) as on_bytes:

@@ -1,0 +1,161 @@
+"""`invoke build --engine docker`: the reviewed Dockerfile, built by a BuildKit from contexts that we prepare."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.buildx import Docker, ImageBuild
+from trainyard.commands.build import fetch
+from trainyard.commands.display import Display
+from trainyard.commands.render import context_differences, golden_base
+from trainyard.dockerfile import base_image, base_name, base_specs, epoch
+from trainyard.errors import InputError, ReproducibilityError, SpaceError
+from trainyard.golden import NOT_REPRODUCIBLE_HINT
+from trainyard.matrix.model import Target
+from trainyard.oci.layout import LayoutImage, NamedImage, read_layout, write_layout
+from trainyard.plan import Plan
+from trainyard.platforms import Platform
+from trainyard.workspace import Workspace
+
+_MARGIN = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DockerRequest:
+    """Which buildx builder, empty for the current one; whether it may use what it has built before."""
+
+    builder: str = ""
+    use_cache: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DockerOutcome:
+    """An image that Docker built: its plan, the layout folder that holds it, and how long it took."""
+
+    plan: Plan
+    image: LayoutImage
+    layout: Path
+    builder: str
+    seconds: float
+
+    def document(self) -> dict[str, object]:
+        """The image's part of `invoke build --json`."""
+        return {
+            "target": self.plan.target,
+            "platform": str(self.plan.platform),
+            "tag": self.plan.tag,
+            "engine": "docker",
+            "builder": self.builder,
+            "digest": self.image.digest,
+            "config_digest": self.image.config_digest,
+            "layers": [
+                {"diff_id": layer.diff_id, "digest": layer.digest, "size": layer.size}
+                for layer in self.image.layers
+            ],
+            "size": sum(layer.size for layer in self.image.layers),
+            "layout": str(self.layout),
+            "seconds": {"build": round(self.seconds, 3)},
+        }
+
+
+def build_all_docker(
+    workspace: Workspace, cells: Sequence[tuple[Target, Platform]], request: DockerRequest, display: Display
+) -> tuple[DockerOutcome, ...]:
+    """Build each image in turn."""
+    docker = Docker.find(workspace.settings.environ)
+    builder = docker.check(request.builder)
+    return tuple(_build(workspace, *cell, request, display, docker, builder) for cell in cells)
+
+
+def _build(
+    workspace: Workspace,
+    target: Target,
+    platform: Platform,
+    request: DockerRequest,
+    display: Display,
+    docker: Docker,
+    builder: str,
+) -> DockerOutcome:
+    plan = workspace.plan(target, platform)
+    folder = workspace.project.docker_context(plan.target, platform)
+    if context_differences(workspace, plan):
+        raise ReproducibilityError(
+            f"{workspace.project.relative(folder)} is not what would be rendered, so nobody has reviewed it",
+            hint=f"`invoke render --target {plan.target}`, then look at git diff",
+        )
+    layout = workspace.project.dist(plan.target, platform, engine="docker")
+    _require_space(plan, layout)
+    with workspace.store.exclusive(), workspace.store.scratch() as scratch:
+        _prepare(workspace, target, plan, scratch, display)
+        fresh = layout.with_name(f".{layout.name}.new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        base = golden_base(workspace, plan)
+        build = ImageBuild(
+            context=folder,
+            platform=str(platform),
+            base=f"{base_name(plan)}@{base.digest}",
+            base_layout=scratch / "base",
+            base_digest=base.digest,
+            wheels=scratch / "wheels",
+            created=epoch(plan),
+            layout=fresh,
+            builder=request.builder,
+            use_cache=request.use_cache,
+        )
+        start = workspace.clock()
+        try:
+            docker.build(build, say=display.say)
+            image = read_layout(fresh).images[0]
+            shutil.rmtree(layout, ignore_errors=True)
+            fresh.rename(layout)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        seconds = workspace.clock() - start
+    where = workspace.project.relative(layout)
+    display.say(f"{plan.target} {platform}: {image.digest} by {builder} in {seconds:.0f} s, in {where}")
+    # The layers moved with the folder.
+    return DockerOutcome(
+        plan=plan, image=read_layout(layout).images[0], layout=layout, builder=builder, seconds=seconds
+    )
+
+
+def _prepare(workspace: Workspace, target: Target, plan: Plan, scratch: Path, display: Display) -> None:
+    """Both contexts below `scratch`: `base`, an OCI layout, and `wheels`, hard links by file name."""
+    with display.assembling(plan) as progress:
+        assembler = workspace.assembler(target, plan.platform, compression="zstd", progress=progress)
+        missing = assembler.missing(base_specs(plan))
+        debs = [deb for spec in missing for deb in spec.debs]
+        if missing:
+            debs += assembler.sources.python_debs()
+        fetch(workspace, plan, wheels=plan.wheels.wheels, debs=debs, display=display)
+        layers = assembler.build(base_specs(plan))
+    base = base_image(plan, {layer.spec.key: layer.record for layer in layers})
+    if base.digest != (promised := golden_base(workspace, plan).digest):
+        raise ReproducibilityError(
+            f"NOT REPRODUCIBLE: the base is {base.digest}, the Dockerfile names {promised}",
+            hint=NOT_REPRODUCIBLE_HINT,
+        )
+    named = NamedImage(name=base_name(plan), platform=plan.platform, image=base)
+    write_layout(scratch / "base", [named], blob_of=workspace.store.blob)
+    folder = scratch / "wheels"
+    folder.mkdir()
+    for wheel in plan.wheels.wheels:
+        if Path(wheel.filename).name != wheel.filename:
+            raise InputError(f"{wheel.requirement}: {wheel.filename!r} is no file name", hint="invoke lock")
+        os.link(workspace.store.input(wheel.sha256), folder / wheel.filename)
+
+
+def _require_space(plan: Plan, layout: Path) -> None:
+    """Here only the finished layout lands; what the builder needs is on its own disk."""
+    layout.parent.mkdir(parents=True, exist_ok=True)
+    needed = sum(wheel.size for wheel in plan.wheels.wheels) + _MARGIN
+    free = shutil.disk_usage(layout.parent).free
+    if free < needed:
+        raise SpaceError(
+            f"the image takes {needed / 1e9:.1f} GB in {layout.parent}, {free / 1e9:.1f} GB are free",
+            hint="make room with `invoke clean --dist --layers`",
+        )
