@@ -13,6 +13,7 @@ import platform
 import random
 import shutil
 import subprocess
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -169,15 +170,19 @@ def test_running_it_writes_nothing_into_its_tree() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_it_runs_as_a_user_without_a_name() -> None:
-    """The store of a test run may lie where others cannot look, hence the file descriptor of its folder."""
+    """From a copy, since the store may lie where others cannot look."""
     python = python_of(HOST)
-    relative = [part.replace(str(python.root), ".") for part in python.argv]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        root = Path(folder) / "tree"
+        shutil.copytree(python.root, root, symlinks=True)
+        argv = [part.replace(str(python.root), str(root)) for part in python.argv]
 
-    result = subprocess.run(
-        [*relative, "-S", "-c", "import os, ssl; print(os.getuid())"],
-        env={**python.env, "PYTHONHOME": "./usr"}, cwd=python.root, user=54321, group=54321, extra_groups=[],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        result = subprocess.run(
+            [*argv, "-S", "-c", "import os, ssl; print(os.getuid())"],
+            env={**python.env, "PYTHONHOME": str(root / "usr")}, user=54321, group=54321, extra_groups=[],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
     assert (result.stdout, result.returncode) == ("54321\n", 0), result.stderr
 
