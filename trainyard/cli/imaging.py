@@ -1,0 +1,129 @@
+"""`invoke render`, `build`, `verify`: from a Plan to an image that can be trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trainyard.cli.context import JSON, TARGET, cells, known_engine, workspace
+from trainyard.commands.edge import command, emit
+from trainyard.errors import TrainyardError
+
+if TYPE_CHECKING:
+    from invoke import Context
+
+
+@command(
+    iterable=["target"],
+    help={
+        **JSON,
+        **TARGET,
+        "target": "A target of matrix.yaml; may repeat. Default: all.",
+        "platform": "os/arch; default: all.",
+        "check": "Write nothing; print how images/ differs from what would be rendered.",
+    },
+)
+def render(
+    _: Context, target: Sequence[str], platform: str = "all", check: bool = False, json: bool = False
+) -> None:
+    """Write Dockerfiles and what they copy to images/<target>/<os>-<arch>/."""
+    from trainyard.commands.render import render_all
+
+    space, _display = workspace()
+    results = render_all(space, cells(space, target, platform, every=True), check=check)
+    if json:
+        emit({"schema": 1, "images": [dataclasses.asdict(result) for result in results]})
+    changed = [result for result in results if result.differences]
+    for result in results:
+        outcome = ("not as rendered" if check else "rendered") if result in changed else "unchanged"
+        space.say(f"{result.folder}: {outcome}, {result.files} files")
+        if check and not json:
+            print("\n".join(result.differences), end="\n" if result.differences else "")
+    if check and changed:
+        raise TrainyardError(
+            "images/ is not what would be rendered",
+            hint="edit matrix.yaml or templates/, then `invoke render`",
+        )
+
+
+@command(
+    iterable=["target"],
+    help={
+        **JSON,
+        **TARGET,
+        "compression": "zstd or gzip (Docker < 23, enroot < 4); same diff ids.",
+        "record": "Write the golden record after a change of inputs.",
+        "smoke": "--no-smoke leaves the tests out.",
+        "engine": "oci, our own assembler; or docker: the Dockerfile in images/, built by BuildKit.",
+        "builder": "With --engine docker: this buildx builder, a remote one too.",
+        "cache": "With --engine docker: --no-cache builds every step again.",
+    },
+)
+def build(
+    _: Context,
+    target: Sequence[str],
+    platform: str = "",
+    compression: str = "zstd",
+    record: bool = False,
+    smoke: bool = True,
+    engine: str = "oci",
+    builder: str = "",
+    cache: bool = True,
+    json: bool = False,
+) -> None:
+    """Assemble images, hold them against the golden record, test them from the inside."""
+    from trainyard.commands.build import BuildRequest, build_all
+
+    space, display = workspace()
+    if known_engine(engine) == "docker":
+        from trainyard.commands.docker import DockerRequest, build_all_docker
+
+        images = build_all_docker(
+            space, cells(space, target, platform), DockerRequest(builder=builder, use_cache=cache), display
+        )
+        if json:
+            emit({"schema": 1, "images": [image.document() for image in images], "index": None})
+        return
+    request = BuildRequest(compression=compression, record=record, smoke=smoke)
+    outcomes = build_all(space, cells(space, target, platform), request, display)
+    if json:
+        emit({"schema": 1, "images": [outcome.document() for outcome in outcomes], "index": None})
+    failed = [outcome for outcome in outcomes if outcome.report is not None and not outcome.report.ok]
+    if failed:
+        raise TrainyardError(
+            "a smoke check failed", hint="the table above says which; `invoke smoke` runs them again"
+        )
+
+
+@command(
+    iterable=["target"],
+    help={
+        **JSON,
+        **TARGET,
+        "engine": "oci: build again elsewhere; docker: compare with the image that Docker built.",
+    },
+)
+def verify(
+    _: Context, target: Sequence[str], platform: str = "", engine: str = "oci", json: bool = False
+) -> None:
+    """Build again from an empty cache in another environment, and compare."""
+    from trainyard.commands.verify import verify_all
+
+    space, display = workspace()
+    if known_engine(engine) == "docker":
+        from trainyard.commands.parity import compare_engines
+
+        compared = compare_engines(space, cells(space, target, platform), display)
+        if json:
+            emit({"schema": 1, "images": [dataclasses.asdict(result) for result in compared]})
+        if any(result.differences for result in compared):
+            raise TrainyardError(
+                "Docker built another image", hint="docs/troubleshooting.md#docker-built-another-image"
+            )
+        return
+    results = verify_all(space, cells(space, target, platform), display)
+    if json:
+        emit({"schema": 1, "images": [dataclasses.asdict(result) for result in results]})
+    if any(result.differences for result in results):
+        raise TrainyardError("NOT REPRODUCIBLE", hint="docs/troubleshooting.md#not-reproducible")
