@@ -27,7 +27,7 @@ class ImageBuild:
     """One build: the rendered folder, the two contexts, and the folder that becomes an OCI layout.
 
     `base` is what the Dockerfile's FROM says, `base_digest` its manifest in `base_layout`. `created` is
-    SOURCE_DATE_EPOCH; `builder` names a buildx builder, empty for the current one.
+    SOURCE_DATE_EPOCH; `compression` is `zstd` or `gzip`; `builder` names a buildx builder, empty for the current one.
     """
 
     context: Path
@@ -38,12 +38,13 @@ class ImageBuild:
     wheels: Path
     created: int
     layout: Path
+    compression: str = "zstd"
     builder: str = ""
     use_cache: bool = True
 
     def argv(self) -> tuple[str, ...]:
         """The command line after `docker`."""
-        output = f"type=oci,tar=false,dest={self.layout},rewrite-timestamp=true,compression=zstd"
+        packed = f"rewrite-timestamp=true,compression={self.compression},force-compression=true"
         return (
             *("buildx", "build", "--progress=plain", "--network=none", "--provenance=false", "--sbom=false"),
             *(("--builder", self.builder) if self.builder else ()),
@@ -52,7 +53,7 @@ class ImageBuild:
             *("--build-arg", f"SOURCE_DATE_EPOCH={self.created}"),
             *("--build-context", f"{self.base}=oci-layout://{self.base_layout}@{self.base_digest}"),
             *("--build-context", f"wheels={self.wheels}"),
-            *("--output", output),
+            *("--output", f"type=oci,tar=false,dest={self.layout},{packed}"),
             str(self.context),
         )
 

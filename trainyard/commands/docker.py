@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.buildx import Docker, ImageBuild
-from trainyard.commands.build import fetch
+from trainyard.commands.contexts import prepare_contexts
 from trainyard.commands.display import Display
-from trainyard.commands.render import context_differences, golden_base
-from trainyard.dockerfile import base_image, base_name, base_specs, epoch
-from trainyard.errors import InputError, ReproducibilityError, SpaceError
-from trainyard.golden import NOT_REPRODUCIBLE_HINT
+from trainyard.commands.render import context_differences
+from trainyard.dockerfile import epoch
+from trainyard.errors import ReproducibilityError, SpaceError
 from trainyard.matrix.model import Target
-from trainyard.oci.layout import LayoutImage, NamedImage, read_layout, write_layout
+from trainyard.oci.layout import LayoutImage, read_layout
 from trainyard.plan import Plan
 from trainyard.platforms import Platform
 from trainyard.workspace import Workspace
@@ -26,8 +24,9 @@ _MARGIN = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerRequest:
-    """Which buildx builder, empty for the current one; whether it may use what it has built before."""
+    """The layers' compression; which buildx builder, empty for the current one; whether it may use its cache."""
 
+    compression: str = "zstd"
     builder: str = ""
     use_cache: bool = True
 
@@ -87,22 +86,22 @@ def _build(
             f"{workspace.project.relative(folder)} is not what would be rendered, so nobody has reviewed it",
             hint=f"`invoke render --target {plan.target}`, then look at git diff",
         )
-    layout = workspace.project.dist(plan.target, platform, engine="docker")
+    layout = workspace.project.dist(plan.target, platform, engine="docker", compression=request.compression)
     _require_space(plan, layout)
     with workspace.store.exclusive(), workspace.store.scratch() as scratch:
-        _prepare(workspace, target, plan, scratch, display)
+        contexts = prepare_contexts(workspace, target, plan, scratch, display)
         fresh = layout.with_name(f".{layout.name}.new")
         shutil.rmtree(fresh, ignore_errors=True)
-        base = golden_base(workspace, plan)
         build = ImageBuild(
             context=folder,
             platform=str(platform),
-            base=f"{base_name(plan)}@{base.digest}",
-            base_layout=scratch / "base",
-            base_digest=base.digest,
-            wheels=scratch / "wheels",
+            base=f"{contexts.base_name}@{contexts.base_digest}",
+            base_layout=contexts.base,
+            base_digest=contexts.base_digest,
+            wheels=contexts.wheels,
             created=epoch(plan),
             layout=fresh,
+            compression=request.compression,
             builder=request.builder,
             use_cache=request.use_cache,
         )
@@ -121,32 +120,6 @@ def _build(
     return DockerOutcome(
         plan=plan, image=read_layout(layout).images[0], layout=layout, builder=builder, seconds=seconds
     )
-
-
-def _prepare(workspace: Workspace, target: Target, plan: Plan, scratch: Path, display: Display) -> None:
-    """Both contexts below `scratch`: `base`, an OCI layout, and `wheels`, hard links by file name."""
-    with display.assembling(plan) as progress:
-        assembler = workspace.assembler(target, plan.platform, compression="zstd", progress=progress)
-        missing = assembler.missing(base_specs(plan))
-        debs = [deb for spec in missing for deb in spec.debs]
-        if missing:
-            debs += assembler.sources.python_debs()
-        fetch(workspace, plan, wheels=plan.wheels.wheels, debs=debs, display=display)
-        layers = assembler.build(base_specs(plan))
-    base = base_image(plan, {layer.spec.key: layer.record for layer in layers})
-    if base.digest != (promised := golden_base(workspace, plan).digest):
-        raise ReproducibilityError(
-            f"NOT REPRODUCIBLE: the base is {base.digest}, the Dockerfile names {promised}",
-            hint=NOT_REPRODUCIBLE_HINT,
-        )
-    named = NamedImage(name=base_name(plan), platform=plan.platform, image=base)
-    write_layout(scratch / "base", [named], blob_of=workspace.store.blob)
-    folder = scratch / "wheels"
-    folder.mkdir()
-    for wheel in plan.wheels.wheels:
-        if Path(wheel.filename).name != wheel.filename:
-            raise InputError(f"{wheel.requirement}: {wheel.filename!r} is no file name", hint="invoke lock")
-        os.link(workspace.store.input(wheel.sha256), folder / wheel.filename)
 
 
 def _require_space(plan: Plan, layout: Path) -> None:

@@ -7,16 +7,14 @@ blobs/sha256/<hex>           manifests, configs, layers; read-only, layers share
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.digest import CHUNK, canonical_json, hex_of, oci_digest
+from trainyard.digest import canonical_json, hex_of, oci_digest
 from trainyard.errors import InputError
-from trainyard.files import write_atomic
+from trainyard.files import link_or_copy, write_atomic
 from trainyard.oci.document import HINT, Document, parse, read_bounded
 from trainyard.oci.image import INDEX, MANIFEST, Image, descriptor
 from trainyard.platforms import Platform
@@ -29,8 +27,6 @@ IMAGE_NAME = "io.containerd.image.name"
 MAX_LAYERS = 512
 MAX_IMAGES = 64
 _READ_ONLY = 0o444
-# Linux, ioctl_ficlone(2): share the blocks of another file; any other system or file system says no.
-_FICLONE = 0x40049409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,18 +204,4 @@ def _place(layer: LayerRecord, source: Path, target: Path) -> None:
             f"layer {layer.digest} of {layer.size} bytes is {found}",
             hint="`invoke clean --layers`, then `invoke build`",
         )
-    try:
-        target.hardlink_to(source)
-    except OSError:  # another disk, a file system without links, or a file of another user
-        _copy(source, target)
-
-
-def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as reader, target.open("xb") as writer:
-        try:
-            fcntl.ioctl(writer, _FICLONE, reader.fileno())
-        except OSError:
-            shutil.copyfileobj(reader, writer, CHUNK)
-        writer.flush()
-        os.fsync(writer.fileno())
-    target.chmod(_READ_ONLY)
+    link_or_copy(source, target, mode=_READ_ONLY)
