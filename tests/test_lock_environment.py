@@ -67,7 +67,7 @@ def test_an_exact_wheel_is_better_than_a_stable_abi_and_that_than_pure_python() 
 
 
 def test_an_older_base_takes_only_older_wheels() -> None:
-    base = target().base.model_copy(update={"suite": "bookworm", "python": "3.11"})
+    base = target().debian[1].model_copy(update={"suite": "bookworm", "python": "3.11"})
     environment = environment_of(target(base=base), ARM64)
 
     assert environment.uv_platform == "aarch64-manylinux_2_36"
@@ -118,7 +118,7 @@ def test_an_extra_holds_when_it_is_the_one_asked_for() -> None:
 
 
 def test_the_widest_environment_takes_every_wheel_of_a_lock_of_that_platform() -> None:
-    base = target().base.model_copy(update={"suite": "bookworm"})
+    base = target().debian[1].model_copy(update={"suite": "bookworm"})
     narrow = environment_of(target(base=base), AMD64)
 
     assert set(narrow.tags()) <= set(widest_environment(wheel_lock()).tags())
@@ -140,8 +140,8 @@ def test_tags_are_the_same_under_another_interpreter_flag_and_locale() -> None:
 
 
 def test_inputs_change_with_each_thing_that_the_lock_is_resolved_from() -> None:
-    other_base = target().base.model_copy(update={"python": "3.14"})
-    older = target().base.model_copy(update={"suite": "bookworm"})
+    other_base = target().debian[1].model_copy(update={"python": "3.14"})
+    older = target().debian[1].model_copy(update={"suite": "bookworm"})
     changed = [
         wheel_inputs(target(), AMD64),
         wheel_inputs(target(), ARM64),

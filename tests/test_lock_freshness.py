@@ -14,7 +14,7 @@ from trainyard.lock.model import DebLock, Release, WheelLock
 from trainyard.matrix.model import Target
 
 TARGET = target(requirements=("torch==2.15.0", "NumPy>=2", "six; sys_platform == 'win32'"))
-BASE = target().base.model_copy(update={"packages": ["python3.13", "tini"]})
+BASE = target().debian[1].model_copy(update={"packages": ["python3.13", "tini"]})
 
 
 def fresh(wanted: Target = TARGET) -> WheelLock:
@@ -53,7 +53,7 @@ def test_a_changed_requirement_is_told(requirements: tuple[str, ...], reason: st
 
 
 def test_another_python_target_and_platform_are_each_told() -> None:
-    base = TARGET.base.model_copy(update={"python": "3.14"})
+    base = TARGET.debian[1].model_copy(update={"python": "3.14"})
     other = TARGET.model_copy(update={"base": base, "name": "rocm10.0"})
 
     assert stale_reasons(other, ARM64, fresh()) == (

@@ -53,7 +53,7 @@ class World:
         self.wheels[build_wheel(self.root / "w", name=name, version=version, requires=requires)] = at
 
     def lock(self, *requirements: str) -> tuple[Target, WheelLock, Path]:
-        base = target().base.model_copy(update={"python": VERSION})
+        base = target().debian[1].model_copy(update={"python": VERSION})
         wanted = target(requirements=requirements, base=base)
         settings = replace(settings_from({}, home=self.root, cores=2), environ=self.environ)
         made = resolve_wheels(wanted, AMD64, until=UNTIL, settings=settings)

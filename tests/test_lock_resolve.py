@@ -47,7 +47,7 @@ def resolve(
     python: str = "3.13",
     **variables: str,
 ) -> WheelLock:
-    base = target().base.model_copy(update={"python": python})
+    base = target().debian[1].model_copy(update={"python": python})
     wanted = target(requirements=requirements, base=base)
     with served_index(wheels) as url:
         return resolve_wheels(

@@ -58,7 +58,7 @@ def test_a_sound_file_is_a_matrix(tmp_path: Path) -> None:
 
     assert target.requirements == ("torch==2.15.0", "numpy")
     assert target.platforms == (Platform("linux", "amd64"),)
-    assert target.base.python == "3.13"
+    assert target.python == "3.13"
 
 
 def test_this_projects_own_matrix_loads() -> None:
@@ -135,7 +135,7 @@ def test_this_projects_own_matrix_loads() -> None:
             "packages: [Python]",
             "9:16: bases.trixie.packages[0]: 'Python' does not match ^[a-z0-9][a-z0-9.+-]+$",
         ),
-        ("    base: trixie\n", "", "14:3: targets.one.base: is missing"),
+        ("    base: trixie\n", "", "15:5: targets.one: linux/amd64 needs a base: name one of `bases`"),
         (
             "  target: one",
             "  target: won",
@@ -198,6 +198,70 @@ def test_this_projects_own_matrix_loads() -> None:
 )
 def test_a_problem_is_told_at_its_place_and_in_words(tmp_path: Path, old: str, new: str, line: str) -> None:
     assert f"matrix.yaml:{line}" in problems(tmp_path, changed(old, new))
+
+
+WITH_INDEX = GOOD.replace(
+    "targets:\n",
+    "indexes:\n  rocm: {url: 'https://wheels.example.com/rocm', dated: false}\ntargets:\n",
+).replace(
+    "    accelerator: cuda\n",
+    "    accelerator: rocm\n    families: [gfx942]\n    index: rocm\n    companions: [torch]\n",
+)
+
+
+def test_a_target_has_its_own_index_for_its_companions_and_a_wheel_for_each_gpu_family(
+    tmp_path: Path,
+) -> None:
+    target = load(tmp_path, WITH_INDEX).target("one")
+
+    assert target.index is not None
+    assert (target.index.url, target.index.dated) == ("https://wheels.example.com/rocm", False)
+    assert target.companions == ("torch",)
+    assert target.requirements == ("torch==2.15.0", "numpy", "rocm[libraries,device-gfx942]")
+
+
+def test_a_target_on_macos_has_no_base_and_says_its_python(tmp_path: Path) -> None:
+    text = GOOD.replace("cuda\n", "mps\n").replace("linux/amd64", "darwin/arm64")
+    target = load(tmp_path, text.replace("    base: trixie\n", '    python: "3.13"\n')).target("one")
+
+    assert (target.base, target.python) == (None, "3.13")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("index: rocm", "index: rocn", "targets.one.index: there is no index 'rocn' (did you mean 'rocm'?)"),
+        ("    index: rocm\n", "", "targets.one.companions: from which index? name one of `indexes`"),
+        (
+            "    companions: [torch]\n",
+            "",
+            "targets.one.index: nothing comes from it: list `companions`, torch first",
+        ),
+        ("[torch]\n    toolkit", "[torch, torch]\n    toolkit", "companions[1]: 'torch' is here twice"),
+        ("[gfx942]", "[gfx942, gfx942]", "targets.one.families[1]: 'gfx942' is here twice"),
+        (
+            "    families: [gfx942]\n",
+            "",
+            "targets.one: ROCm's libraries come by GPU family; write e.g. families: [gfx942]",
+        ),
+        ("accelerator: rocm", "accelerator: xpu", "targets.one.families: only ROCm has GPU families"),
+        ("https://wheels", "http://wheels", "indexes.rocm.url: an index is an https:// URL"),
+        ("//wheels", "//me:secret@wheels", "a password here would end in git; put it in netrc"),
+        ("base: trixie", "base: trixie\n    python: '3.13'", "the base says which Python; remove this"),
+        ("[linux/amd64]", "[darwin/arm64]", "targets.one.base: macOS has no Debian underneath; remove this"),
+        (
+            "    base: trixie\n    platforms: [linux/amd64]",
+            "    platforms: [darwin/arm64]",
+            'targets.one: without a base nothing says which Python; write e.g. python: "3.13"',
+        ),
+    ],
+)
+def test_what_index_base_and_families_say_must_fit_together(
+    tmp_path: Path, old: str, new: str, line: str
+) -> None:
+    assert WITH_INDEX.count(old) == 1
+
+    assert any(problem.endswith(line) for problem in problems(tmp_path, WITH_INDEX.replace(old, new)))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def moved(before: Plan, after: Plan) -> set[LayerKind]:
 
 
 def base(**changes: object) -> Base:
-    return Base.model_validate(target().base.model_dump() | changes)
+    return Base.model_validate(target().debian[1].model_dump() | changes)
 
 
 # What changes which layers

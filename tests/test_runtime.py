@@ -73,13 +73,13 @@ def test_the_text_is_utf8_whatever_the_engine_sets() -> None:
 
 def test_apt_asks_the_archive_for_the_day_after_the_lock() -> None:
     """The archive imports a Release hours after its date, and answers with the import before."""
-    first = Deb822(apt_sources(target().base, "2026-12-31T20:15:00Z").split("\n\n")[0])
+    first = Deb822(apt_sources(target().debian[1], "2026-12-31T20:15:00Z").split("\n\n")[0])
 
     assert first["URIs"] == "https://snapshot.example.com/archive/debian/20270101T201500Z"
 
 
 def test_apt_knows_the_suite_its_updates_and_its_security_and_who_signs_them() -> None:
-    stanzas = [Deb822(text) for text in apt_sources(target().base, "2026-11-30T20:15:00Z").split("\n\n")]
+    stanzas = [Deb822(text) for text in apt_sources(target().debian[1], "2026-11-30T20:15:00Z").split("\n\n")]
 
     assert [stanza["Suites"] for stanza in stanzas] == ["trixie trixie-updates", "trixie-security"]
     assert all(stanza["Signed-By"].startswith("/usr/share/keyrings/") for stanza in stanzas)
@@ -88,7 +88,7 @@ def test_apt_knows_the_suite_its_updates_and_its_security_and_who_signs_them() -
 
 def test_an_old_snapshot_is_still_accepted_by_apt() -> None:
     """A Release says until when it is valid; the one of the lock's day is long past that."""
-    text = apt_sources(target().base, "2026-11-30T20:15:00Z")
+    text = apt_sources(target().debian[1], "2026-11-30T20:15:00Z")
 
     assert text.count("Check-Valid-Until: no") == 2
 

@@ -15,6 +15,9 @@ TrainyardError
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class TrainyardError(Exception):
     """An expected failure: what is wrong, and a hint that names the command to run next."""
@@ -67,3 +70,9 @@ class ReproducibilityError(TrainyardError):
 
 class RunnerError(TrainyardError):
     """An image could not be run."""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: ` (did you mean 'x'?)`, or nothing when none is like it."""
+    match = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {match[0]!r}?)" if match else ""

@@ -102,10 +102,10 @@ def base_layers(target: Target, platform: Platform, debs: DebLock, reviewed: str
         parameters=(
             ("arch", platform.arch),
             ("reviewed", reviewed),
-            ("sources", apt_sources(target.base, debs.snapshot)),
+            ("sources", apt_sources(target.debian[1], debs.snapshot)),
         ),
     )
-    python = target.base.python
+    python = target.python
     stdlib = LayerSpec(
         kind=LayerKind.STDLIB,
         title=f"bytecode: Python {python} standard library",
@@ -126,7 +126,7 @@ def _venv_layers(
     created: str,
     payload: Mapping[str, bytes],
 ) -> tuple[LayerSpec, ...]:
-    python = (("python", target.base.python),)
+    python = (("python", target.python),)
     installed = [
         LayerSpec(
             kind=LayerKind.WHEELS,
@@ -179,7 +179,7 @@ def _tag(target: Target, wheels: WheelLock, plan8: str) -> str:
     torch = wheels.wheel("torch")
     version = f"torch{torch.version.replace('+', '-')}-" if torch else ""
     date = wheels.until[:10].replace("-", "")
-    return f"{target.name}-{version}py{target.base.python.replace('.', '')}-{date}-{plan8}"
+    return f"{target.name}-{version}py{target.python.replace('.', '')}-{date}-{plan8}"
 
 
 def _labels(
@@ -197,8 +197,8 @@ def _labels(
         "dev.trainyard.platform": str(platform),
         "dev.trainyard.accelerator": target.accelerator,
         "dev.trainyard.toolkit": target.toolkit,
-        "dev.trainyard.python": target.base.python,
-        "dev.trainyard.debian": f"{target.base.suite} {debs.snapshot}",
+        "dev.trainyard.python": target.python,
+        "dev.trainyard.debian": f"{target.debian[1].suite} {debs.snapshot}",
         "dev.trainyard.until": wheels.until,
     }
     if torch is not None:

@@ -62,7 +62,7 @@ def runtime_files(
     target: Target, platform: Platform, *, wheels: WheelLock, debs: DebLock, payload: Mapping[str, bytes]
 ) -> tuple[ImageFile, ...]:
     """The top layer: the venv's own files, constraints, claims, and the payload, sorted by path."""
-    python = target.base.python
+    python = target.python
     shipped = [
         ImageFile(path=path, data=data, mode=0o755 if "/bin/" in path else 0o644)
         for path, data in payload.items()
@@ -97,7 +97,7 @@ def _claims(target: Target, platform: Platform, wheels: WheelLock) -> bytes:
         "accelerator": target.accelerator,
         "toolkit": target.toolkit,
         "platform": str(platform),
-        "python": target.base.python,
+        "python": target.python,
         "wheels": {wheel.name: wheel.version for wheel in wheels.wheels},
         "requires": target.requires.model_dump(exclude_none=True),
     }

@@ -71,15 +71,16 @@ class Workspace:
     def lock_problems(self, target: Target, platform: Platform) -> tuple[str, ...]:
         """Every reason why the locks of an image cannot be used; empty when they can."""
         wheels = self.read_wheel_lock(target, platform)
-        debs = self.read_deb_lock(target.base_name, platform.arch)
+        base_name, base = target.debian
+        debs = self.read_deb_lock(base_name, platform.arch)
         wheel_path = self.project.relative(self.project.wheel_lock(target.name, platform))
-        deb_path = self.project.relative(self.project.deb_lock(target.base_name, platform.arch))
+        deb_path = self.project.relative(self.project.deb_lock(base_name, platform.arch))
         return (
             *((f"{wheel_path} is missing",) if wheels is None else stale_reasons(target, platform, wheels)),
             *(
                 (f"{deb_path} is missing",)
                 if debs is None
-                else stale_deb_reasons(target.base_name, target.base, platform.arch, debs)
+                else stale_deb_reasons(base_name, base, platform.arch, debs)
             ),
         )
 
@@ -91,7 +92,7 @@ class Workspace:
                 hint=f"invoke lock --target {target.name}",
             )
         wheels = self.read_wheel_lock(target, platform)
-        debs = self.read_deb_lock(target.base_name, platform.arch)
+        debs = self.read_deb_lock(target.debian[0], platform.arch)
         assert wheels is not None
         assert debs is not None
         return make_plan(
@@ -109,18 +110,20 @@ class Workspace:
     def mirror(self, target: Target) -> str:
         """The Debian mirror's parent URL: matrix.yaml's, the environment's, or the host's own."""
         return mirror_parent(
-            matrix=target.base.mirror, setting=self.settings.debian_mirror, apt_sources=self.apt_sources()
+            matrix=target.debian[1].mirror,
+            setting=self.settings.debian_mirror,
+            apt_sources=self.apt_sources(),
         )
 
     def deb_origin(self, target_name: str) -> DebOrigin:
         """Where the debs of a target's base come from: the mirror, then the archive of the past."""
         target = self.matrix.target(target_name)
-        return DebOrigin(mirror=self.mirror(target), snapshot=target.base.snapshot)
+        return DebOrigin(mirror=self.mirror(target), snapshot=target.debian[1].snapshot)
 
     def host_debs(self, target: Target) -> DebLock:
         """The lock of the target's base for this host's architecture: its Python compiles bytecode."""
         arch = self.host.arch if self.host is not None and self.host.os == "linux" else None
-        debs = self.read_deb_lock(target.base_name, arch) if arch else None
+        debs = self.read_deb_lock(target.debian[0], arch) if arch else None
         if debs is None:
             raise LockError(
                 f"bytecode is compiled by the image's own Python, and base {target.base_name} "
@@ -136,12 +139,12 @@ class Workspace:
         host = self.host
         debs = self.host_debs(target)
         assert host is not None
-        target_debs = self.read_deb_lock(target.base_name, platform.arch)
+        target_debs = self.read_deb_lock(target.debian[0], platform.arch)
         if target_debs is not None:
             check_same_python(target_debs, debs)
         sources = LayerSources(
             store=self.store,
-            site=Site(python=target.base.python),
+            site=Site(python=target.python),
             host=host,
             host_debs=debs,
             workers=self.settings.workers,

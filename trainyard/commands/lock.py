@@ -81,7 +81,7 @@ def _lock_bases(
     workspace: Workspace, targets: Sequence[Target], request: LockRequest
 ) -> Iterator[LockResult]:
     cells = {
-        (target.base_name, platform.arch): target
+        (target.debian[0], platform.arch): target
         for target in targets
         for platform in target.platforms
         if platform.os == "linux"
@@ -97,13 +97,14 @@ def _lock_bases(
 
 
 def _lock_base(workspace: Workspace, target: Target, arch: str, path: Path, *, upgrade: bool) -> LockResult:
-    old = workspace.read_deb_lock(target.base_name, arch)
-    if old is not None and not upgrade and not stale_deb_reasons(target.base_name, target.base, arch, old):
+    name, base = target.debian
+    old = workspace.read_deb_lock(name, arch)
+    if old is not None and not upgrade and not stale_deb_reasons(name, base, arch, old):
         # The archive has no past: resolving again would move packages that nobody asked to move.
         return LockResult(lock=workspace.project.relative(path), outcome="fresh")
     new = lock_base(
-        target.base_name,
-        target.base,
+        name,
+        base,
         arch,
         downloader=workspace.downloader(),
         mirror=workspace.mirror(target),

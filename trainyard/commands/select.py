@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from trainyard.errors import UsageError
+from trainyard.errors import UsageError, near
 from trainyard.matrix.model import Matrix, Target
 from trainyard.platforms import Platform
 
@@ -48,9 +47,3 @@ def select_platforms(target: Target, text: str, host: Platform | None) -> tuple[
         f"{target.name} has no platform for this host and more than one other",
         hint=f"say which: --platform {target.platforms[0]}",
     )
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` or nothing."""
-    match = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {match[0]!r}?)" if match else ""

@@ -100,10 +100,10 @@ class WheelEnvironment:
 def environment_of(target: Target, platform: Platform) -> WheelEnvironment:
     """The environment of a target's image: its base's Python and glibc, or the oldest macOS it allows."""
     if platform.os == "linux":
-        system = _GLIBC.get(target.base.suite, _NEWEST_GLIBC)
+        system = _GLIBC.get(target.debian[1].suite, _NEWEST_GLIBC)
     else:
         system = _oldest_macos(target.requires.macos)
-    return WheelEnvironment(python=target.base.python, platform=platform, system=system)
+    return WheelEnvironment(python=target.python, platform=platform, system=system)
 
 
 def widest_environment(lock: WheelLock) -> WheelEnvironment:

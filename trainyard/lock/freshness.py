@@ -18,7 +18,7 @@ def stale_reasons(target: Target, platform: Platform, lock: WheelLock) -> tuple[
     reasons = [
         *_differing("target", lock.target, target.name),
         *_differing("platform", str(lock.platform), str(platform)),
-        *_differing("Python", lock.python, target.base.python),
+        *_differing("Python", lock.python, target.python),
         *_differing("index", lock.index, DEFAULT_INDEX),
         *_unmet(target, platform, lock),
     ]

@@ -10,10 +10,10 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from trainyard.errors import MatrixError
+from trainyard.errors import MatrixError, near
 from trainyard.matrix.document import Document, Location, Problem, read_document
 from trainyard.matrix.model import Matrix
-from trainyard.matrix.references import near, reference_problems
+from trainyard.matrix.references import reference_problems
 
 LARGEST = 1_000_000
 SCHEMA_HINT = "an editor shows these while you type: docs/matrix.schema.json"

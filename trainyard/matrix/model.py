@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
@@ -14,6 +15,8 @@ Accelerator = Literal["cuda", "rocm", "xpu", "mps", "cpu"]
 PythonVersion = Annotated[str, StringConstraints(pattern=r"^3\.(1[1-9]|[2-9]\d)$")]
 DebianName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]+$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+# Normalised as PEP 503 has it.
+PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 
 
 def _requirement(text: str) -> str:
@@ -34,6 +37,17 @@ def _platform(text: str) -> str:
     return text
 
 
+def _index_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.username or parts.password:
+        raise ValueError("a password here would end in git; put it in netrc")
+    loopback = parts.hostname in ("127.0.0.1", "::1", "localhost")
+    if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and loopback)):
+        raise ValueError("an index is an https:// URL")
+    return text
+
+
+IndexUrl = Annotated[str, AfterValidator(_index_url)]
 RequirementText = Annotated[str, AfterValidator(_requirement)]
 PlatformText = Annotated[str, AfterValidator(_platform)]
 
@@ -54,11 +68,20 @@ class Base(_Frozen):
     snapshot: str
 
 
+class Index(_Frozen):
+    """A package index beside the default one (PEP 503 or 691); only the packages that a target names come from it."""
+
+    url: IndexUrl
+    # Whether its pages say when a file was uploaded (PEP 700): without, a cut-off date cannot hold it.
+    dated: bool = True
+
+
 class Requires(_Frozen):
     """What the host must have; version specifiers (PEP 440)."""
 
     driver: str | None = None
     kernel: str | None = None
+    glibc: str | None = None
     macos: str | None = None
 
 
@@ -68,9 +91,16 @@ class TargetSpec(_Frozen):
     title: str
     accelerator: Accelerator
     toolkit: str
-    base: Name
+    # A target on Linux has a base, which brings its Python; one on macOS says its Python itself.
+    base: Name | None = None
+    python: PythonVersion | None = None
     platforms: list[PlatformText] = Field(min_length=1)
     sets: list[Name] = Field(min_length=1)
+    # Where `companions` come from, and from nowhere else; all other packages are the default index's.
+    index: Name | None = None
+    companions: list[PackageName] = []
+    # ROCm: the GPU families whose libraries are in the image, e.g. gfx942.
+    families: list[Name] = []
     requires: Requires = Requires()
     env: dict[str, str] = {}
 
@@ -87,21 +117,28 @@ class Matrix(_Frozen):
     format: Literal[1]
     defaults: Defaults
     bases: dict[Name, Base] = Field(min_length=1)
+    indexes: dict[Name, Index] = {}
     sets: dict[Name, list[RequirementText]] = Field(min_length=1)
     targets: dict[Name, TargetSpec] = Field(min_length=1)
 
     def target(self, name: str) -> Target:
         """The target with its base and requirements filled in; KeyError if there is none."""
         spec = self.targets[name]
+        lines = [line for name in spec.sets for line in self.sets[name]]
         return Target(
             name=name,
             title=spec.title,
             accelerator=spec.accelerator,
             toolkit=spec.toolkit,
             base_name=spec.base,
-            base=self.bases[spec.base],
+            base=self.bases[spec.base] if spec.base is not None else None,
+            stated_python=spec.python,
             platforms=tuple(Platform.parse(text) for text in spec.platforms),
-            requirements=tuple(dict.fromkeys(line for name in spec.sets for line in self.sets[name])),
+            requirements=tuple(dict.fromkeys([*lines, *(_family_requirement(one) for one in spec.families)])),
+            index_name=spec.index,
+            index=self.indexes[spec.index] if spec.index is not None else None,
+            companions=tuple(spec.companions),
+            families=tuple(spec.families),
             requires=spec.requires,
             env=tuple(sorted(spec.env.items())),
         )
@@ -114,9 +151,34 @@ class Target(_Frozen):
     title: str
     accelerator: Accelerator
     toolkit: str
-    base_name: str
-    base: Base
+    # None for a target on macOS, which states its Python itself.
+    base_name: str | None
+    base: Base | None
+    stated_python: str | None = None
     platforms: tuple[Platform, ...]
     requirements: tuple[str, ...]
+    index_name: str | None = None
+    index: Index | None = None
+    companions: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
     requires: Requires
     env: tuple[tuple[str, str], ...]
+
+    @property
+    def python(self) -> str:
+        """The Python of its images, e.g. `3.13`: its base's, or the stated one."""
+        python = self.base.python if self.base is not None else self.stated_python
+        assert python is not None, "load_matrix checks it"
+        return python
+
+    @property
+    def debian(self) -> tuple[str, Base]:
+        """Name and content of the base; AssertionError for a target that has none, as on macOS."""
+        assert self.base_name is not None
+        assert self.base is not None
+        return self.base_name, self.base
+
+
+def _family_requirement(family: str) -> str:
+    """The wheel with one GPU family's device libraries, as TheRock's `rocm` package names its extras."""
+    return f"rocm[libraries,device-{family}]"

@@ -5,7 +5,6 @@ Works on plain values, so that these problems are told together with the ones of
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -13,35 +12,31 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from trainyard.errors import near
 from trainyard.matrix.document import Location
 
 Found = Iterator[tuple[Location, str]]
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)`, or nothing when no known name is like it."""
-    match = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {match[0]!r}?)" if match else ""
-
-
 def reference_problems(document: object) -> Found:
     """Location and message of everything that contradicts another part of the file."""
-    bases, sets, targets = (_mapping(document, key) for key in ("bases", "sets", "targets"))
+    targets = _mapping(document, "targets")
     default = _mapping(document, "defaults").get("target")
     if isinstance(default, str) and default not in targets:
         yield ("defaults", "target"), f"there is no target {default!r}{near(default, targets)}"
     for name in targets:
-        path = ("targets", name)
-        yield from _target_problems(path, _mapping(targets, name), bases, sets)
+        yield from _target_problems(("targets", name), _mapping(targets, name), document)
 
 
-def _target_problems(
-    path: Location, target: Mapping[str, object], bases: Mapping[str, object], sets: Mapping[str, object]
-) -> Found:
-    base = target.get("base")
-    if isinstance(base, str) and base not in bases:
-        yield (*path, "base"), f"there is no base {base!r}{near(base, bases)}"
+def _target_problems(path: Location, target: Mapping[str, object], document: object) -> Found:
+    for key, known in (("base", _mapping(document, "bases")), ("index", _mapping(document, "indexes"))):
+        name = target.get(key)
+        if isinstance(name, str) and name not in known:
+            yield (*path, key), f"there is no {key} {name!r}{near(name, known)}"
+    sets = _mapping(document, "sets")
     yield from _platform_problems(path, target)
+    yield from _base_problems(path, target)
+    yield from _index_problems(path, target)
     chosen = list(_strings(target, "sets"))
     for index, name in chosen:
         if name not in sets:
@@ -63,6 +58,36 @@ def _platform_problems(path: Location, target: Mapping[str, object]) -> Found:
             yield where, "Metal does not exist on Linux: an mps target has darwin/arm64 only"
         if accelerator not in ("mps", None) and platform.startswith("darwin/"):
             yield where, f"darwin is for mps targets only, and this one is for {accelerator}"
+
+
+def _base_problems(path: Location, target: Mapping[str, object]) -> Found:
+    """Linux stands on Debian, which brings its Python; macOS brings itself."""
+    platforms = [text for _, text in _strings(target, "platforms")]
+    linux = [text for text in platforms if text.startswith("linux/")]
+    if linux and "base" not in target:
+        yield path, f"{linux[0]} needs a base: name one of `bases`"
+    if "base" in target and "python" in target:
+        yield (*path, "python"), "the base says which Python; remove this"
+    if platforms and not linux:
+        if "base" in target:
+            yield (*path, "base"), "macOS has no Debian underneath; remove this"
+        if "python" not in target:
+            yield path, 'without a base nothing says which Python; write e.g. python: "3.13"'
+
+
+def _index_problems(path: Location, target: Mapping[str, object]) -> Found:
+    companions = list(_strings(target, "companions"))
+    yield from _repeated((*path, "companions"), companions)
+    if "index" in target and not companions:
+        yield (*path, "index"), "nothing comes from it: list `companions`, torch first"
+    if companions and "index" not in target:
+        yield (*path, "companions"), "from which index? name one of `indexes`"
+    families = list(_strings(target, "families"))
+    yield from _repeated((*path, "families"), families)
+    if target.get("accelerator") == "rocm" and not families:
+        yield path, "ROCm's libraries come by GPU family; write e.g. families: [gfx942]"
+    if families and target.get("accelerator") not in ("rocm", None):
+        yield (*path, "families"), "only ROCm has GPU families"
 
 
 def _repeated(path: Location, items: Sequence[tuple[int, str]]) -> Found:
