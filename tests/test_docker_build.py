@@ -81,7 +81,7 @@ def _lock(workspace: Workspace) -> None:
     """The lock without the wheels that nobody asks for now; what is left is linked into the store."""
     target = workspace.matrix.target(TARGET)
     path = workspace.project.wheel_lock(TARGET, HOST)
-    full, debs = workspace.read_wheel_lock(target, HOST), workspace.read_deb_lock(target.base_name, HOST.arch)
+    full, debs = workspace.read_wheel_lock(target, HOST), workspace.read_deb_lock(target.debian[0], HOST.arch)
     assert full is not None
     assert debs is not None
     wheels = tuple(wheel for wheel in full.wheels if wheel.name in ("numpy", "pip", "uv"))
