@@ -101,9 +101,9 @@ def timed(
 def type_by_hand(docker: Docker, folder: Path, contexts: Contexts, layout: Path) -> None:
     """The header's command in a folder where there is no trainyard."""
     dockerfile = folder / "images" / contexts.plan.target / contexts.plan.platform.slug / "Dockerfile"
-    extra = ("--no-cache", "--progress=plain")
-    words = header_command(dockerfile, contexts="contexts", layout=layout.name, extra=extra)
-    subprocess.run(words, cwd=folder, env=dict(docker.environ), check=True)
+    extra = "--no-cache --progress=plain"
+    command = header_command(dockerfile, contexts="contexts", layout=layout.name, extra=extra)
+    subprocess.run(["sh", "-c", command], cwd=folder, env=dict(docker.environ), check=True)
 
 
 def build(docker: Docker, display: Display, contexts: Contexts, layout: Path) -> None:
