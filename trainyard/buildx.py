@@ -116,7 +116,7 @@ class Docker:
                 tail.append(line.rstrip())
                 say(line.rstrip())
         if process.returncode != 0:
-            raise _failure(list(tail), process.returncode)
+            raise _failure(list(tail), process.returncode, build.layout)
 
     def _ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         try:
@@ -168,11 +168,15 @@ def _unreachable(text: str, builder: str) -> RunnerError:
     )
 
 
-def _failure(tail: list[str], status: int) -> TrainyardError:
+def _failure(tail: list[str], status: int, layout: Path) -> TrainyardError:
     """Why a build ended, from its last lines."""
     text = "\n  ".join(["docker buildx build failed", *tail])
     lowered = text.lower()
     if "no space left on device" in lowered:
+        if any(str(layout) in line and "no space" in line for line in tail):
+            return SpaceError(
+                text, hint=f"make room in {layout.parent}, where the image goes: invoke clean --dist"
+            )
         return SpaceError(text, hint="make room where the builder keeps its data: docker buildx prune")
     if "oci exporter is not supported" in lowered:
         return RunnerError(
