@@ -17,6 +17,7 @@ from trainyard.commands.display import Display
 from trainyard.commands.docker import DockerRequest, build_all_docker
 from trainyard.commands.parity import compare_engines
 from trainyard.errors import InputError, RunnerError, TrainyardError
+from trainyard.parity import KNOWN
 from trainyard.workspace import Workspace
 
 QUIET = Display(Console(stderr=True), quiet=True)
@@ -34,9 +35,8 @@ def space(project: Path, tmp_path: Path) -> Workspace:
     return workspace_of(project, cache=tmp_path / "cache", environ={"PATH": str(tmp_path)})
 
 
-@pytest.mark.parametrize("verb", ["build", "verify"])
-def test_an_unknown_engine_is_a_value_that_does_not_exist(project: Path, verb: str) -> None:
-    done = Invoke(project)(verb, "--engine", "kaniko")
+def test_an_unknown_engine_is_a_value_that_does_not_exist(project: Path) -> None:
+    done = Invoke(project)("build", "--engine", "kaniko")
 
     assert done.returncode == 2
     assert "'kaniko'" in done.stderr
@@ -51,6 +51,17 @@ def test_render_check_exits_1_and_prints_the_diff_on_stdout(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "-FROM scratch" in done.stdout
     assert "hint: " in done.stderr
+
+
+def test_render_check_exits_1_after_a_change_of_a_template_alone(tmp_path: Path) -> None:
+    root = copy_project(tmp_path)
+    template = root / "templates" / "Dockerfile.j2"
+    template.write_text(template.read_text().replace("--no-deps", "--no-deps --verbose", 1))
+    done = Invoke(root)("render", "--check")
+
+    assert done.returncode == 1
+    assert "--no-deps --verbose" in done.stdout
+    assert "`invoke render`" in done.stderr
 
 
 def test_render_json_names_every_folder(project: Path) -> None:
@@ -81,7 +92,7 @@ def image_in(space: Workspace, engine: str, tag: str, *members: Raw) -> None:
     (where / "index.json").write_text(json.dumps(index))
 
 
-def test_verify_compares_the_two_layouts_in_dist(space: Workspace) -> None:
+def test_parity_compares_the_two_layouts_in_dist(space: Workspace) -> None:
     target = space.matrix.target(TARGET)
     tag = space.plan(target, AMD64).tag
     image_in(space, "oci", tag, folder("etc"), Raw(name="etc/x", data=b"1"))
@@ -91,6 +102,21 @@ def test_verify_compares_the_two_layouts_in_dist(space: Workspace) -> None:
     assert result.compared == 2
     assert len(result.differences) == 1
     assert result.differences[0].startswith("/etc/x: sha256 ")
+
+
+def test_parity_s_document_counts_what_is_explained_by_its_reason(space: Workspace) -> None:
+    target = space.matrix.target(TARGET)
+    tag = space.plan(target, AMD64).tag
+    notes = [f"opt/venv/lib/python3.13/site-packages/{name}-1.dist-info/INSTALLER" for name in ("a", "b")]
+    image_in(space, "oci", tag, *(Raw(name=name, data=b"x") for name in notes))
+    image_in(space, "docker", tag, Raw(name="etc/x"))
+
+    document = compare_engines(space, [(target, AMD64)], QUIET)[0].document()
+    assert document["compared"] == 3
+    assert document["explained"] == [
+        {"reason": next(known.reason for known in KNOWN if "INSTALLER" in known.path), "count": 2}
+    ]
+    assert document["unexplained"] == ["/etc/x: only in Docker's image"]
 
 
 @pytest.mark.parametrize(("there", "command"), [((), "--no-smoke"), (("oci",), "--engine docker")])

@@ -1,4 +1,4 @@
-"""`invoke verify --engine docker`: the file tree that Docker built against the one that the assembler built."""
+"""`invoke parity`: the file tree that Docker built against the one that the assembler built."""
 
 from __future__ import annotations
 
@@ -32,6 +32,19 @@ class Compared:
     known: tuple[tuple[str, int], ...]
     differences: tuple[str, ...]
     seconds: float
+
+    def document(self) -> dict[str, object]:
+        """The image's part of `invoke parity --json`."""
+        return {
+            "target": self.target,
+            "platform": self.platform,
+            "digest": self.digest,
+            "docker_digest": self.docker_digest,
+            "compared": self.compared,
+            "explained": [{"reason": reason, "count": count} for reason, count in self.known],
+            "unexplained": list(self.differences),
+            "seconds": self.seconds,
+        }
 
 
 def compare_engines(
@@ -88,7 +101,7 @@ def _lines(result: Compared) -> list[str]:
     verdict = f"{found or 'no'} unexplained differences"
     return [
         f"{result.target} {result.platform}: {result.compared} paths compared in {result.seconds} s, {verdict}",
-        *(f"  {count} known: {reason}" for reason, count in result.known),
+        *(f"  {count} explained: {reason}" for reason, count in result.known),
         *(f"  {line}" for line in result.differences[:_SHOWN]),
         *((f"  and {found - _SHOWN} more",) if found > _SHOWN else ()),
     ]
