@@ -83,9 +83,9 @@ class Docker:
         _at_least("buildx", plugin.stdout, BUILDX)
         inspected = self._ask("buildx", "inspect", *((builder,) if builder else ()))
         if inspected.returncode != 0:
-            raise _unreachable(inspected.stderr, builder)
+            raise unreachable(inspected.stderr, builder)
         if problem := re.search(r"^\s*Error:\s*(.+)", inspected.stdout, re.MULTILINE):
-            raise _unreachable(problem[1], builder)
+            raise unreachable(problem[1], builder)
         buildkit = re.search(
             r"^BuildKit(?: version)?:\s*(\S+)", inspected.stdout, re.MULTILINE | re.IGNORECASE
         )
@@ -95,7 +95,7 @@ class Docker:
         # Debian's engine has a BuildKit that does not know its own version.
         engine = self._ask("version", "--format", "{{.Server.Version}}")
         if engine.returncode != 0:
-            raise _unreachable(engine.stderr, builder)
+            raise unreachable(engine.stderr, builder)
         _at_least("Docker Engine", engine.stdout, ENGINE)
         return f"Docker Engine {engine.stdout.strip()}"
 
@@ -151,8 +151,8 @@ def _at_least(what: str, text: str, wanted: tuple[int, int]) -> None:
         )
 
 
-def _unreachable(text: str, builder: str) -> RunnerError:
-    """Why a builder does not answer, from what docker says."""
+def unreachable(text: str, builder: str = "", *, otherwise: str = "invoke build") -> RunnerError:
+    """Why an engine or a builder does not answer, from what docker says; `otherwise` goes on without it."""
     lowered = text.lower()
     if builder and "no builder" in lowered:
         return RunnerError(f"there is no builder {builder!r}", hint="`docker buildx ls` lists them")
@@ -164,7 +164,7 @@ def _unreachable(text: str, builder: str) -> RunnerError:
         )
     return RunnerError(
         f"no Docker daemon answers: {text.strip()}",
-        hint="start it, or point DOCKER_HOST or --builder at one; without any: invoke build",
+        hint=f"start it, or point DOCKER_HOST or --builder at one; without any: {otherwise}",
     )
 
 
@@ -193,5 +193,5 @@ def _failure(tail: list[str], status: int, layout: Path) -> TrainyardError:
         "cannot connect to the docker daemon" in lowered
         or "permission denied while trying to connect" in lowered
     ):
-        return _unreachable(tail[-1] if tail else "", "")
+        return unreachable(tail[-1] if tail else "")
     return RunnerError(text, hint=f"exit status {status}; the lines above say which step it was")
