@@ -65,7 +65,10 @@ def serve(respond: Respond, *, tls: ssl.SSLContext | None = None) -> Iterator[Se
                 self.send_header("Connection", "close")
                 self.close_connection = True
             self.end_headers()
-            self.wfile.write(reply.body[: reply.cut])
+            if self.command == "GET":
+                self.wfile.write(reply.body[: reply.cut])
+
+        do_HEAD = do_GET
 
         def log_message(self, format: str, *arguments: object) -> None:
             pass
