@@ -21,7 +21,8 @@ from trainyard.errors import InputError
 from trainyard.oci.document import MAX_JSON
 from trainyard.oci.entry import file_entry
 from trainyard.oci.image import Image
-from trainyard.oci.layout import MAX_IMAGES, NamedImage, read_layout, write_layout
+from trainyard.oci.layout import MAX_IMAGES, read_layout, write_layout
+from trainyard.oci.naming import NamedImage
 from trainyard.oci.runnable import read_runnable
 from trainyard.oci.validate import validate_layout
 from trainyard.platforms import Platform

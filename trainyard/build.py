@@ -13,7 +13,8 @@ from trainyard.files import write_atomic
 from trainyard.golden import GoldenLayer, GoldenRecord, OtherFormatError, compare, refuse_other_bytes
 from trainyard.layers import FORMAT, LayerSpec
 from trainyard.oci.image import Image, make_image
-from trainyard.oci.layout import NamedImage, read_layout, write_layout
+from trainyard.oci.layout import read_layout, write_layout
+from trainyard.oci.naming import NamedImage
 from trainyard.paths import Project
 from trainyard.plan import Plan
 from trainyard.store import LayerRecord

@@ -47,6 +47,10 @@ class Project:
         suffixes = [f".{word}" for word in (engine, compression) if word not in ("oci", "zstd")]
         return self.root / "dist" / target / f"{platform.slug}{''.join(suffixes)}"
 
+    def dist_index(self, target: str, *, compression: str = "zstd") -> Path:
+        """The OCI layout with all platforms of a target: `dist/<target>/index[.gzip]`."""
+        return self.root / "dist" / target / ("index" if compression == "zstd" else f"index.{compression}")
+
     def relative(self, path: Path) -> str:
         """`path` as messages show it: relative to the root where it can be."""
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)

@@ -17,7 +17,8 @@ from trainyard.oci.codec import Codec, codec
 from trainyard.oci.entry import Entry, file_entry, symlink_entry
 from trainyard.oci.image import Image, ImageConfig, make_image
 from trainyard.oci.layer import WrittenLayer, write_layer
-from trainyard.oci.layout import NamedImage, write_layout
+from trainyard.oci.layout import write_layout
+from trainyard.oci.naming import NamedImage
 from trainyard.platforms import Platform
 from trainyard.store import LayerRecord, Store
 

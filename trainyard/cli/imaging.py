@@ -73,7 +73,7 @@ def build(
     json: bool = False,
 ) -> None:
     """Assemble images, hold them against the golden record, test them from the inside."""
-    from trainyard.commands.build import BuildRequest, build_all
+    from trainyard.commands.build import BuildRequest, build_all, index_all
 
     space, display = workspace()
     if known_engine(engine) == "docker":
@@ -83,12 +83,14 @@ def build(
             space, cells(space, target, platform), DockerRequest(builder=builder, use_cache=cache), display
         )
         if json:
-            emit({"schema": 1, "images": [image.document() for image in images], "index": None})
+            emit({"schema": 1, "images": [image.document() for image in images], "index": {}})
         return
     request = BuildRequest(compression=compression, record=record, smoke=smoke)
     outcomes = build_all(space, cells(space, target, platform), request, display)
+    indexes = index_all(space, outcomes, request, display)
     if json:
-        emit({"schema": 1, "images": [outcome.document() for outcome in outcomes], "index": None})
+        index = {one.target: one.document() for one in indexes}
+        emit({"schema": 1, "images": [outcome.document() for outcome in outcomes], "index": index})
     failed = [outcome for outcome in outcomes if outcome.report is not None and not outcome.report.ok]
     if failed:
         raise TrainyardError(

@@ -13,6 +13,7 @@ from trainyard.fetch import fetch_inputs, missing_inputs
 from trainyard.layers import LayerKind, LayerSpec
 from trainyard.lock.model import LockedDeb, LockedWheel
 from trainyard.matrix.model import Target
+from trainyard.multiplatform import BuiltIndex, write_index
 from trainyard.plan import Plan
 from trainyard.platforms import Platform
 from trainyard.report import Report
@@ -86,6 +87,23 @@ def build_all(
 ) -> tuple[BuildOutcome, ...]:
     """Build and test each image in turn."""
     return tuple(build(workspace, target, platform, request, display) for target, platform in cells)
+
+
+def index_all(
+    workspace: Workspace, outcomes: Sequence[BuildOutcome], request: BuildRequest, display: Display
+) -> tuple[BuiltIndex, ...]:
+    """One index for each target that was built for more than one platform."""
+    targets = dict.fromkeys(outcome.built.plan.target for outcome in outcomes)
+    groups = [
+        [outcome.built for outcome in outcomes if outcome.built.plan.target == target] for target in targets
+    ]
+    indexes = []
+    for images in groups:
+        if len(images) > 1:
+            index = write_index(workspace.project, workspace.store, images, compression=request.compression)
+            display.say(f"{index.target} {', '.join(index.platforms)}: {index.digest}, {index.tag}")
+            indexes.append(index)
+    return tuple(indexes)
 
 
 def build(

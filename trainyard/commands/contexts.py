@@ -19,7 +19,8 @@ from trainyard.files import link_or_copy
 from trainyard.golden import NOT_REPRODUCIBLE_HINT
 from trainyard.matrix.model import Target
 from trainyard.oci.image import Image
-from trainyard.oci.layout import NamedImage, write_layout
+from trainyard.oci.layout import write_layout
+from trainyard.oci.naming import NamedImage
 from trainyard.plan import Plan
 from trainyard.platforms import Platform
 from trainyard.workspace import Workspace

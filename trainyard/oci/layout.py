@@ -12,30 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.digest import canonical_json, hex_of, oci_digest
+from trainyard.digest import hex_of, oci_digest
 from trainyard.errors import InputError
 from trainyard.files import link_or_copy, write_atomic
 from trainyard.oci.document import HINT, Document, parse, read_bounded
-from trainyard.oci.image import INDEX, MANIFEST, Image, descriptor
-from trainyard.platforms import Platform
+from trainyard.oci.image import INDEX, MANIFEST
+from trainyard.oci.naming import NamedImage, docker_manifest, entry_index, image_index, index_of_index
 from trainyard.store import LayerRecord
 
 LAYOUT_VERSION = b'{"imageLayoutVersion":"1.0.0"}'
-REF_NAME = "org.opencontainers.image.ref.name"
-# Engines with containerd's image store take the whole name from here.
-IMAGE_NAME = "io.containerd.image.name"
 MAX_LAYERS = 512
 MAX_IMAGES = 64
 _READ_ONLY = 0o444
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedImage:
-    """An image, its platform, and the `repository:tag` that it loads as."""
-
-    name: str
-    platform: Platform
-    image: Image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +50,26 @@ class LayoutImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A layout folder and its images, in the order of index.json."""
+    """A layout folder and its images, in the order of index.json.
+
+    `index` are the bytes of the OCI index when they are one image for several platforms, else None.
+    """
 
     folder: Path
     images: tuple[LayoutImage, ...]
+    index: bytes | None = None
 
 
-def write_layout(folder: Path, images: Sequence[NamedImage], *, blob_of: Callable[[str], Path]) -> None:
+def write_layout(
+    folder: Path,
+    images: Sequence[NamedImage],
+    *,
+    blob_of: Callable[[str], Path],
+    index_name: str | None = None,
+) -> None:
     """Make `folder` the layout of these images, in place of the one that was there; `blob_of` takes bare hex.
 
+    With `index_name`, a `repository:tag`, they are one image for several platforms: an OCI index of that name.
     It is built beside `folder` and renamed: a reader finds the old one or the new one, and a kill leaves dot
     folders that the next write removes. Errors: InputError when a layer's blob is missing or cut short.
     """
@@ -78,7 +77,7 @@ def write_layout(folder: Path, images: Sequence[NamedImage], *, blob_of: Callabl
     for leftover in (fresh, old):
         shutil.rmtree(leftover, ignore_errors=True)
     try:
-        _fill(fresh, images, blob_of)
+        _fill(fresh, images, blob_of, index_name)
         if folder.exists():
             folder.rename(old)
         fresh.rename(folder)
@@ -96,16 +95,26 @@ def read_layout(folder: Path) -> Layout:
     Errors: FileNotFoundError when the layout or a blob is missing; InputError, naming the file, when a
     document is too large, malformed, or not what its digest says, or a layer was cut short.
     """
-    index = parse(read_bounded(folder / "index.json"), f"{folder}/index.json")
-    manifests = index.children("manifests")
-    if len(manifests) > MAX_IMAGES:
-        raise InputError(f"{folder}: {len(manifests)} images, more than {MAX_IMAGES}")
-    return Layout(folder=folder, images=tuple(_read_image(folder, item) for item in manifests))
+    entries = parse(read_bounded(folder / "index.json"), f"{folder}/index.json").children("manifests")
+    _check_version(folder)
+    index = None
+    if len(entries) == 1 and entries[0].text("mediaType") == INDEX:
+        index, document = _read_document(folder, entries[0])
+        entries = document.children("manifests")
+    if len(entries) > MAX_IMAGES:
+        raise InputError(f"{folder}: {len(entries)} images, more than {MAX_IMAGES}")
+    return Layout(folder=folder, images=tuple(_read_image(folder, item) for item in entries), index=index)
 
 
 def blob_path(folder: Path, digest: str) -> Path:
     """Where a layout keeps the blob of `sha256:<hex>`."""
     return folder / "blobs" / "sha256" / hex_of(digest)
+
+
+def _check_version(folder: Path) -> None:
+    version = parse(read_bounded(folder / "oci-layout"), f"{folder}/oci-layout").text("imageLayoutVersion")
+    if version != "1.0.0":
+        raise InputError(f"{folder} is a layout of version {version!r}, not 1.0.0", hint=HINT)
 
 
 def _read_image(folder: Path, item: Document) -> LayoutImage:
@@ -149,7 +158,9 @@ def _read_document(folder: Path, item: Document) -> tuple[bytes, Document]:
     return data, parse(data, str(path))
 
 
-def _fill(folder: Path, images: Sequence[NamedImage], blob_of: Callable[[str], Path]) -> None:
+def _fill(
+    folder: Path, images: Sequence[NamedImage], blob_of: Callable[[str], Path], index_name: str | None
+) -> None:
     blob_path(folder, oci_digest(b"")).parent.mkdir(parents=True)
     for image in (named.image for named in images):
         for layer in image.layers:
@@ -158,41 +169,15 @@ def _fill(folder: Path, images: Sequence[NamedImage], blob_of: Callable[[str], P
                 _place(layer, blob_of(hex_of(layer.digest)), target)
         write_atomic(blob_path(folder, image.config_digest), image.config, mode=_READ_ONLY)
         write_atomic(blob_path(folder, image.digest), image.manifest, mode=_READ_ONLY)
-    index = {
-        "schemaVersion": 2,
-        "mediaType": INDEX,
-        "manifests": [_index_entry(named) for named in images],
-    }
-    write_atomic(folder / "index.json", canonical_json(index))
-    write_atomic(folder / "manifest.json", canonical_json([_docker_entry(named) for named in images]))
+    if index_name is None:
+        write_atomic(folder / "index.json", entry_index(images))
+        # Engines without containerd's store read this; they know no image of several platforms.
+        write_atomic(folder / "manifest.json", docker_manifest(images))
+    else:
+        index = image_index(images)
+        write_atomic(blob_path(folder, oci_digest(index)), index, mode=_READ_ONLY)
+        write_atomic(folder / "index.json", index_of_index(index_name, index))
     write_atomic(folder / "oci-layout", LAYOUT_VERSION)
-
-
-def _index_entry(named: NamedImage) -> dict[str, object]:
-    return {
-        **descriptor(MANIFEST, named.image.manifest),
-        "platform": {"os": named.platform.os, "architecture": named.platform.arch},
-        "annotations": {REF_NAME: named.name.rpartition(":")[2], IMAGE_NAME: _full_name(named.name)},
-    }
-
-
-def _docker_entry(named: NamedImage) -> dict[str, object]:
-    def inside(digest: str) -> str:
-        return f"blobs/sha256/{hex_of(digest)}"
-
-    return {
-        "Config": inside(named.image.config_digest),
-        "RepoTags": [named.name],
-        "Layers": [inside(layer.digest) for layer in named.image.layers],
-    }
-
-
-def _full_name(name: str) -> str:
-    """The name with its registry: Docker's own short forms stand for Docker Hub."""
-    first, slash, _ = name.partition("/")
-    if not slash:
-        return f"docker.io/library/{name}"
-    return name if "." in first or ":" in first or first == "localhost" else f"docker.io/{name}"
 
 
 def _place(layer: LayerRecord, source: Path, target: Path) -> None:
