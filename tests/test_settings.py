@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import UsageError
-from trainyard.settings import Settings, settings_from
+from trainyard.settings import Settings, index_variable, settings_from
 
 HOME = Path("/home/somebody")
 
@@ -62,3 +62,25 @@ def test_workers_follow_the_cores_within_bounds_and_can_be_set() -> None:
 def test_a_number_of_workers_that_is_none_is_refused_by_name(text: str) -> None:
     with pytest.raises(UsageError, match="TRAINYARD_WORKERS"):
         settings(TRAINYARD_WORKERS=text)
+
+
+def test_an_index_variable_is_kept_from_child_processes_and_from_what_is_printed() -> None:
+    url = "https://me:hunter2@mirror.example.com/cu134"
+    made = settings(TRAINYARD_INDEX_CU134=url)
+
+    assert made.indexes == {"TRAINYARD_INDEX_CU134": url}
+    assert "TRAINYARD_INDEX_CU134" not in made.environ
+    assert "hunter2" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    "value", ["mirror.example.com/x", "ftp://h/x", "file:///x", "https://", "https://h:x/"]
+)
+def test_an_index_that_is_no_url_is_refused_without_being_shown(value: str) -> None:
+    with pytest.raises(UsageError, match=r"^TRAINYARD_INDEX_CU134 is no http:// or https:// URL$"):
+        settings(TRAINYARD_INDEX_CU134=value)
+
+
+def test_the_variable_of_an_index_has_its_name_in_capitals() -> None:
+    assert index_variable("cu134") == "TRAINYARD_INDEX_CU134"
+    assert index_variable("rocm10.0") == "TRAINYARD_INDEX_ROCM10_0"

@@ -5,21 +5,22 @@ from __future__ import annotations
 import re
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # not in typeshed
 
 import urllib3
 from urllib3 import exceptions as http
 
 from trainyard.errors import FetchError, GoneError
+from trainyard.logins import Logins, basic_auth, origin
 
 REDIRECTS = 5
 TIMEOUT = urllib3.Timeout(connect=20, read=60)
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SCHEMES = ("http", "https")
 
 
 class PassingError(Exception):
@@ -66,11 +67,13 @@ def passing_errors(url: str) -> Iterator[None]:
 class Connections:
     """Pools of connections, directly and through proxies; safe to use from several threads.
 
-    `environ`: http_proxy, https_proxy, all_proxy, no_proxy (either case), SSL_CERT_FILE, SSL_CERT_DIR.
+    `environ`: http_proxy, https_proxy, all_proxy, no_proxy (either case), SSL_CERT_FILE, SSL_CERT_DIR, NETRC.
+    `logins` are URLs whose user and password are good for all of their origin.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], *, logins: Iterable[str] = ()) -> None:
         self._environ = environ
+        self._logins = Logins(environ, logins)
         self._pools: dict[str, urllib3.PoolManager] = {}
         self._guard = threading.Lock()
 
@@ -97,8 +100,8 @@ class Connections:
             headers = {"User-Agent": "trainyard", "Accept-Encoding": "identity"}
             if offset:
                 headers["Range"] = f"bytes={offset}-"
-            if first.username and _origin(current) == _origin(first):
-                headers |= urllib3.make_headers(basic_auth=_basic_auth(first))
+            if login := self._login(current, first):
+                headers |= urllib3.make_headers(basic_auth=login)
             bare = _without_user(current)
             response = self._pool(bare).request(
                 "GET",
@@ -116,6 +119,11 @@ class Connections:
             current = _http_parts(location, base=bare, what=f"where {shown(url)} redirects to")
         raise FetchError(f"{shown(url)} redirects more than {REDIRECTS} times")
 
+    def _login(self, current: SplitResult, first: SplitResult) -> str | None:
+        if first.username and origin(current) == origin(first):
+            return basic_auth(first)
+        return self._logins.at(current)
+
     def _pool(self, url: str) -> urllib3.PoolManager:
         """The pool of the proxy that this URL goes through, or of none."""
         proxy = self._proxy(url)
@@ -129,7 +137,7 @@ class Connections:
         if not proxy:
             return urllib3.PoolManager(**options)
         parts = urlsplit(proxy)
-        credentials = urllib3.make_headers(proxy_basic_auth=_basic_auth(parts)) if parts.username else None
+        credentials = urllib3.make_headers(proxy_basic_auth=basic_auth(parts)) if parts.username else None
         return urllib3.ProxyManager(_without_user(parts), proxy_headers=credentials, **options)
 
     def _proxy(self, url: str) -> str:
@@ -169,7 +177,7 @@ def _check(response: urllib3.BaseHTTPResponse, url: str, offset: int) -> None:
     if status == 429 or status >= 500:
         raise PassingError(f"the server answered HTTP {status}", wait=_retry_after(response))
     hint = (
-        "put the credentials into the URL: https://USER:PASSWORD@HOST/..."
+        "put user and password into netrc, or into the URL: https://USER:PASSWORD@HOST/..."
         if status in (401, 403, 407)
         else ""
     )
@@ -192,20 +200,12 @@ def _http_parts(url: str, *, base: str = "", what: str = "the URL") -> SplitResu
     """The parts of an http or https URL; FetchError for everything else, without showing what it was."""
     try:
         parts = urlsplit(urljoin(base, url))
-        is_http = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and (parts.port or 1) > 0
+        is_http = parts.scheme in _SCHEMES and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         is_http = False
     if not is_http:
         raise FetchError(f"{what} is not an http or https URL")
     return parts
-
-
-def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
-
-
-def _basic_auth(parts: SplitResult) -> str:
-    return f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
 
 
 def _without_user(parts: SplitResult) -> str:

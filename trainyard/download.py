@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Downloader:
     """HTTP GET for as long as a failure may pass; safe to use from several threads.
 
-    `environ` says which proxies and CA certificates to use (see Connections). `stop` is asked between chunks
-    and while waiting; `on_bytes` is told the size of every chunk that arrives. `backoff` is the first wait
+    `environ` says which proxies and CA certificates to use, `logins` whom to be (see Connections). `stop` is
+    asked between chunks and while waiting; `on_bytes` is told the size of every chunk that arrives. `backoff` is the first wait
     between attempts, in seconds; it doubles.
     """
 
@@ -36,11 +36,14 @@ class Downloader:
         stop: Callable[[], bool] | None = None,
         on_bytes: Callable[[int], object] | None = None,
         backoff: float = 0.5,
+        attempts: int = ATTEMPTS,
+        logins: Iterable[str] = (),
     ) -> None:
-        self._connections = Connections(environ)
+        self._connections = Connections(environ, logins=logins)
         self._stop = stop or (lambda: False)
         self._on_bytes = on_bytes or (lambda _count: None)
         self._backoff = backoff
+        self._attempts = attempts
 
     def read(self, url: str, *, limit: int) -> bytes:
         """The body of a small document; InputError above `limit` bytes, GoneError for 404 and 410."""
@@ -130,16 +133,16 @@ class Downloader:
     def _persist(self, url: str, attempt: Callable[[], T], *, have: Callable[[], str]) -> T:
         """The result of `attempt`, repeated with growing waits while the failure may pass."""
         cause = ""
-        for number in range(ATTEMPTS):
+        for number in range(self._attempts):
             self._check_stop(url)
             try:
                 return attempt()
             except PassingError as failure:
                 cause = str(failure)
-                if number + 1 < ATTEMPTS:
+                if number + 1 < self._attempts:
                     self._pause(max(failure.wait, self._backoff * 2**number), url)
         raise FetchError(
-            f"could not fetch {shown(url)}: {cause} ({ATTEMPTS} attempts{have()})",
+            f"could not fetch {shown(url)}: {cause} ({self._attempts} attempts{have()})",
             hint="check the network (http_proxy, https_proxy, no_proxy, SSL_CERT_FILE are obeyed), then run "
             "the same command again: it goes on where it stopped; what is in the cache needs no network",
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from trainyard.errors import UsageError
 
@@ -15,7 +17,8 @@ class Settings:
 
     `environ` is the cleaned environment for child processes: without PIP_*, UV_*, PYTHON* and
     SOURCE_DATE_EPOCH, and of DOCKER_* only with what says how to reach an engine: a developer's
-    machine cannot change a result.
+    machine cannot change a result. `indexes` are the URLs of TRAINYARD_INDEX_<NAME>, by that variable: a
+    mirror of an index of matrix.yaml. They may hold a password, and nothing shows them.
     """
 
     cache: Path
@@ -23,8 +26,20 @@ class Settings:
     workers: int
     ci: bool
     environ: Mapping[str, str]
+    indexes: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def logins(self) -> tuple[str, ...]:
+        """URLs whose user and password are good for their server."""
+        return (*self.indexes.values(), self.environ.get("UV_DEFAULT_INDEX", ""))
 
 
+def index_variable(name: str) -> str:
+    """The variable that names a mirror of an index: `TRAINYARD_INDEX_ROCM10_0` for `rocm10.0`."""
+    return f"{_INDEX}{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
+
+
+_INDEX = "TRAINYARD_INDEX_"
 _SCRUBBED = ("PIP_", "UV_", "PYTHON", "DOCKER_", "TRAINYARD_")
 # Of those, the ones that say how to reach an index or an engine, not what to choose from it.
 _KEPT = (
@@ -47,6 +62,11 @@ def settings_from(environ: Mapping[str, str], *, home: Path, cores: int) -> Sett
         workers=_workers(environ.get("TRAINYARD_WORKERS") or str(max(2, min(cores, 8)))),
         ci=environ.get("CI", "").lower() in ("1", "true"),
         environ=clean,
+        indexes={
+            name: _index_url(name, value)
+            for name, value in environ.items()
+            if name.startswith(_INDEX) and value
+        },
     )
 
 
@@ -54,3 +74,15 @@ def _workers(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) == 0:
         raise UsageError(f"TRAINYARD_WORKERS is {text!r}", hint="a number of threads: TRAINYARD_WORKERS=4")
     return int(text)
+
+
+def _index_url(name: str, text: str) -> str:
+    """The URL of an index; UsageError, which does not show it, when it is none."""
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise UsageError(f"{name} is no http:// or https:// URL", hint=f"{name}=https://HOST/simple")
+    return text
