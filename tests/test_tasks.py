@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.project import Invoke, copy_project
 
-COMMANDS = ("bench", "build", "check", "clean", "list", "lock", "plan", "render", "smoke", "verify")
+COMMANDS = ("bench", "build", "check", "clean", "list", "lock", "parity", "plan", "render", "smoke", "verify")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_every_flag_of_a_command_is_explained(invoke: Invoke, command: str) -> N
 # Exit 2: a value that we reject
 
 
-@pytest.mark.parametrize("command", ["plan", "build", "smoke", "verify", "lock"])
+@pytest.mark.parametrize("command", ["plan", "build", "smoke", "verify", "parity", "lock"])
 def test_an_unknown_target_is_exit_2_with_a_near_miss_and_no_traceback(invoke: Invoke, command: str) -> None:
     done = invoke(command, "--target", "cuda13.3")
 

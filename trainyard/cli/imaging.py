@@ -98,34 +98,29 @@ def build(
         )
 
 
-@command(
-    iterable=["target"],
-    help={
-        **JSON,
-        **TARGET,
-        "engine": "oci: build again elsewhere; docker: compare with the image that Docker built.",
-    },
-)
-def verify(
-    _: Context, target: Sequence[str], platform: str = "", engine: str = "oci", json: bool = False
-) -> None:
+@command(iterable=["target"], help={**JSON, **TARGET})
+def verify(_: Context, target: Sequence[str], platform: str = "", json: bool = False) -> None:
     """Build again from an empty cache in another environment, and compare."""
     from trainyard.commands.verify import verify_all
 
     space, display = workspace()
-    if known_engine(engine) == "docker":
-        from trainyard.commands.parity import compare_engines
-
-        compared = compare_engines(space, cells(space, target, platform), display)
-        if json:
-            emit({"schema": 1, "images": [dataclasses.asdict(result) for result in compared]})
-        if any(result.differences for result in compared):
-            raise TrainyardError(
-                "Docker built another image", hint="docs/troubleshooting.md#docker-built-another-image"
-            )
-        return
     results = verify_all(space, cells(space, target, platform), display)
     if json:
         emit({"schema": 1, "images": [dataclasses.asdict(result) for result in results]})
     if any(result.differences for result in results):
         raise TrainyardError("NOT REPRODUCIBLE", hint="docs/troubleshooting.md#not-reproducible")
+
+
+@command(iterable=["target"], help={**JSON, **TARGET})
+def parity(_: Context, target: Sequence[str], platform: str = "", json: bool = False) -> None:
+    """Compare the image that Docker built with the assembled one, path by path."""
+    from trainyard.commands.parity import compare_engines
+
+    space, display = workspace()
+    compared = compare_engines(space, cells(space, target, platform), display)
+    if json:
+        emit({"schema": 1, "images": [dataclasses.asdict(result) for result in compared]})
+    if any(result.differences for result in compared):
+        raise TrainyardError(
+            "Docker built another image", hint="docs/troubleshooting.md#docker-built-another-image"
+        )
