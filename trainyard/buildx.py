@@ -164,7 +164,7 @@ def unreachable(text: str, builder: str = "", *, otherwise: str = "invoke build"
         )
     return RunnerError(
         f"no Docker daemon answers: {text.strip()}",
-        hint=f"start it, or point DOCKER_HOST or --builder at one; without any: {otherwise}",
+        hint=f"start it, or point DOCKER_HOST (for a build: or --builder) at one; without any: {otherwise}",
     )
 
 

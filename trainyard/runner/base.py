@@ -14,6 +14,8 @@ from trainyard.platforms import Platform
 
 # More than any check prints; an image must not be able to fill our memory.
 MAX_OUTPUT = 8 << 20
+# .invalid never resolves (RFC 6761, section 6.4): a job must not depend on its own name.
+HOSTNAME = "trainyard.invalid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +51,17 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a command ended: `rc` as a shell says it (128 + signal), the first MAX_OUTPUT bytes of output."""
+    """How a command ended: `rc` as a shell says it (128 + signal), the first MAX_OUTPUT bytes of output.
+
+    `out_of_memory`: an engine saw the kernel kill one of its processes for want of memory.
+    """
 
     rc: int
     stdout: bytes
     stderr: bytes
     seconds: float
     timed_out: bool = False
+    out_of_memory: bool = False
 
 
 class Runner(Protocol):

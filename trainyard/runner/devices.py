@@ -1,12 +1,12 @@
 """The accelerator of this host, as files: device nodes and the driver's own libraries.
 
-A container engine with a vendor's toolkit puts these into a container; the native runner does so itself. All
-other libraries come with the image.
+The native runner puts both into the container itself. An engine is handed the nodes, and for NVIDIA asked to do it
+all, since its toolkit brings the libraries along. Every other library comes with the image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,11 +29,59 @@ class HostDevices:
     nodes: tuple[Path, ...] = ()
     libraries: tuple[Path, ...] = ()
 
+    @property
+    def nvidia(self) -> tuple[Path, ...]:
+        """NVIDIA's nodes."""
+        return tuple(node for node in self.nodes if _is_nvidia(node))
+
+    @property
+    def others(self) -> tuple[Path, ...]:
+        """/dev/kfd and /dev/dri: what AMD's and Intel's GPUs are used through."""
+        return tuple(node for node in self.nodes if not _is_nvidia(node))
+
     def binds(self, *, host: Path = Path("/")) -> tuple[tuple[str, str], ...]:
         """(path here, path inside) of each: nodes under their own name, libraries in one folder in /run."""
         nodes = [(str(node), f"/{node.relative_to(host)}") for node in self.nodes]
         libraries = [(str(path.resolve()), f"{DRIVER_FOLDER}/{path.name}") for path in self.libraries]
         return (*nodes, *libraries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineDevices:
+    """What an engine is asked for: NVIDIA's GPUs by its toolkit, other nodes by path, and who may use them.
+
+    `groups` are numbers: the image does not know this host's names.
+    """
+
+    nvidia: bool = False
+    nodes: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For a report."""
+        gpus = ("NVIDIA GPUs by the engine's toolkit",) if self.nvidia else ()
+        return (*gpus, f"{len(self.nodes)} device nodes of this host") if self.nodes else gpus
+
+
+def engine_devices(
+    env: Iterable[tuple[str, str]],
+    devices: HostDevices,
+    *,
+    toolkit: bool,
+    group_of: Callable[[Path], int] = lambda node: node.stat().st_gid,
+) -> EngineDevices:
+    """What an image with this environment gets of the devices of the engine's host; `toolkit`: it has NVIDIA's."""
+    return EngineDevices(
+        nvidia=wants_nvidia(env) and (toolkit or bool(devices.nvidia)),
+        nodes=tuple(str(node) for node in devices.others),
+        groups=tuple(sorted({group_of(node) for node in devices.others} - {0})),
+    )
+
+
+def wants_nvidia(env: Iterable[tuple[str, str]]) -> bool:
+    """Whether NVIDIA's toolkit would serve an image with this environment."""
+    return dict(env).get("NVIDIA_VISIBLE_DEVICES", "void") not in ("", "void", "none")
 
 
 def find_devices(*, multiarch: str, host: Path = Path("/")) -> HostDevices:
@@ -46,6 +94,10 @@ def find_devices(*, multiarch: str, host: Path = Path("/")) -> HostDevices:
         if any(path.name.startswith("libcuda.so") for path in found):
             return HostDevices(nodes=tuple(nodes), libraries=found)
     return HostDevices(nodes=tuple(nodes))
+
+
+def _is_nvidia(node: Path) -> bool:
+    return node.name.startswith("nvidia") or "nvidia-caps" in node.parts
 
 
 def _libraries(folder: Path) -> Iterator[Path]:

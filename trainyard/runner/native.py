@@ -17,8 +17,8 @@ from trainyard.errors import RunnerError
 from trainyard.oci.runnable import RunnableImage
 from trainyard.oci.unpack import UnpackedImage, unpack_image
 from trainyard.platforms import Platform
-from trainyard.runner.base import Command, Completed, Confinement
-from trainyard.runner.devices import DRIVER_FOLDER, HostDevices, find_devices
+from trainyard.runner.base import HOSTNAME, Command, Completed, Confinement
+from trainyard.runner.devices import DRIVER_FOLDER, HostDevices, find_devices, wants_nvidia
 from trainyard.runner.process import drive
 from trainyard.runner.spec import Spec
 from trainyard.runner.users import resolve_user
@@ -31,10 +31,20 @@ sys.path.insert(0, sys.argv[1])
 from trainyard.runner.sandbox import main
 sys.exit(main(int(sys.argv[2])))
 """
+# What a container begins with; a host that forbids any of it runs none.
+_PROBE = """\
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from trainyard.runner.kernel import MS_PRIVATE, MS_REC, StepError, make_namespaces, mount
+try:
+    make_namespaces(user=None if os.geteuid() == 0 else (1000, 0))
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+    mount("tmpfs", "/tmp", "tmpfs", 0)
+except StepError as error:
+    sys.exit(str(error))
+"""
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# .invalid never resolves (RFC 6761, section 6.4): a job must not depend on its own name.
-_HOSTNAME = "trainyard.invalid"
 _FORBIDDEN = (
     "the native runner needs root or user namespaces (sysctl user.max_user_namespaces, "
     "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); "
@@ -115,7 +125,7 @@ class NativeRunner:
         user = resolve_user(
             self.image.user if confinement.user is None else confinement.user, self.unpacked.root
         )
-        env: dict[str, str | None] = {"PATH": _DEFAULT_PATH, "HOME": user.home, "HOSTNAME": _HOSTNAME}
+        env: dict[str, str | None] = {"PATH": _DEFAULT_PATH, "HOME": user.home, "HOSTNAME": HOSTNAME}
         env |= dict(self.image.env) | dict(command.env)
         binds = self._binds()
         if any(inside.startswith(DRIVER_FOLDER) for _, inside in binds):
@@ -136,23 +146,16 @@ class NativeRunner:
             drop_capabilities=confinement.drop_capabilities,
             processes=confinement.processes,
             cpus=confinement.cpus,
-            hostname=_HOSTNAME,
+            hostname=HOSTNAME,
             groups=tuple(sorted({Path(source).stat().st_gid for source, _ in binds} - {0})),
             binds=binds,
         )
 
     def _binds(self) -> tuple[tuple[str, str], ...]:
-        """NVIDIA's toolkit serves images that set NVIDIA_VISIBLE_DEVICES; other devices need no library."""
-        wanted = dict(self.image.env).get("NVIDIA_VISIBLE_DEVICES", "void") not in ("", "void", "none")
-        nvidia = [
-            node
-            for node in self.devices.nodes
-            if node.name.startswith("nvidia") or "nvidia-caps" in node.parts
-        ]
-        if wanted and nvidia:
+        """NVIDIA's devices for an image that asks for them, as its toolkit does; others need no library."""
+        if self.devices.nvidia and wants_nvidia(self.image.env):
             return self.devices.binds(host=self.host)
-        others = tuple(node for node in self.devices.nodes if node not in nvidia)
-        return HostDevices(nodes=others).binds(host=self.host)
+        return HostDevices(nodes=self.devices.others).binds(host=self.host)
 
 
 def open_native(
@@ -169,6 +172,17 @@ def open_native(
         )
     unpacked = unpack_image(image, store, owners=os.geteuid() == 0, content_size=content_size)
     return NativeRunner(image=image, unpacked=unpacked, devices=find_devices(multiarch=host.multiarch))
+
+
+def why_not_native(python: str = sys.executable) -> str:
+    """What this host forbids that every container needs; empty where the native runner works."""
+    if not sys.platform.startswith("linux"):
+        return "only on Linux"
+    probe = subprocess.run(
+        [python, "-I", "-S", "-B", "-c", _PROBE, _PACKAGE_PARENT], capture_output=True, text=True, check=False
+    )
+    lines = probe.stderr.strip().splitlines()
+    return "" if probe.returncode == 0 else f"no namespaces on this host: {lines[-1] if lines else 'killed'}"
 
 
 def _refuse(error: str, command: Command) -> None:

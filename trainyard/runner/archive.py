@@ -1,0 +1,98 @@
+"""An image in an OCI layout as the tar that `docker load` and `podman load` read, streamed from its blobs."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.digest import hex_of, read_chunks
+from trainyard.errors import InputError, RunnerError
+from trainyard.oci.layout import LAYOUT_VERSION, LayoutImage, read_layout
+from trainyard.oci.naming import docker_manifest, entry_index
+from trainyard.oci.runnable import read_runnable
+from trainyard.platforms import Platform
+
+_BLOCK = 512
+_END = bytes(2 * _BLOCK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loadable:
+    """One image of a layout and the `repository:tag` that an engine shall know it by."""
+
+    layout: Path
+    platform: Platform
+    name: str
+    image: LayoutImage
+
+    @property
+    def digest(self) -> str:
+        """The manifest's digest."""
+        return self.image.digest
+
+    @property
+    def size(self) -> int:
+        """Bytes of its layers as they are stored, nearly all that is streamed."""
+        return sum(layer.size for layer in self.image.layers)
+
+
+def find_loadable(layout: Path, platform: Platform, *, name: str, zstd: bool) -> Loadable:
+    """The image in a layout folder; for an engine without `zstd`, the one in `<layout>.gzip` beside it.
+
+    Errors: InputError when the layout is not sound; RunnerError when such an engine has no gzip layout to take.
+    """
+    if not zstd and _has_zstd(_read(layout, platform)):
+        plain = layout.with_name(f"{layout.name}.gzip")
+        if not plain.is_dir():
+            raise RunnerError(
+                f"this engine is older than 23.0 and cannot read the zstd layers of {layout.name}",
+                hint="invoke build --compression gzip",
+            )
+        layout, name = plain, f"{name}.gzip"
+    return Loadable(layout=layout, platform=platform, name=name, image=_read(layout, platform))
+
+
+def stream(loadable: Loadable) -> Iterator[bytes]:
+    """The tar, in chunks: the same bytes for the same image and name; no more than a chunk is held."""
+    image = loadable.image
+    documents = {
+        "oci-layout": LAYOUT_VERSION,
+        "index.json": entry_index([loadable]),
+        "manifest.json": docker_manifest([loadable]),
+        _inside(image.digest): image.manifest,
+        _inside(image.config_digest): image.config,
+    }
+    for name, data in documents.items():
+        yield from _member(name, len(data), [data])
+    for layer in {layer.digest: layer for layer in image.layers}.values():
+        yield from _member(_inside(layer.digest), layer.size, read_chunks(layer.path))
+    yield _END
+
+
+def _read(layout: Path, platform: Platform) -> LayoutImage:
+    try:
+        digest = read_runnable(layout, platform).digest
+        return next(image for image in read_layout(layout).images if image.digest == digest)
+    except OSError as error:
+        raise InputError(
+            f"{error.filename}: {error.strerror}", hint="invoke build writes the layout"
+        ) from None
+
+
+def _has_zstd(image: LayoutImage) -> bool:
+    return any(layer.media_type.endswith("+zstd") for layer in image.layers)
+
+
+def _inside(digest: str) -> str:
+    return f"blobs/sha256/{hex_of(digest)}"
+
+
+def _member(name: str, size: int, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """A file in a tar; `oci.tar` writes to a sink, and an engine's client wants to be the one that asks."""
+    info = tarfile.TarInfo(name)
+    info.size = size
+    yield info.tobuf(tarfile.PAX_FORMAT)
+    yield from chunks
+    yield bytes(-size % _BLOCK)

@@ -1,0 +1,75 @@
+"""A Docker Engine, reached as the docker CLI would reach it: is one there, what is it, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+import requests
+from docker.errors import DockerException
+
+from trainyard.buildx import unreachable
+from trainyard.errors import RunnerError
+from trainyard.platforms import Platform
+
+# Engine 23.0, the first that unpacks layers compressed with zstd.
+ZSTD_API = (1, 42)
+_PATIENCE = 60  # seconds for an answer
+_WITHOUT = "invoke smoke --runner native"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An engine that answers. `client` is the SDK's, which has no types.
+
+    `containerd`: it keeps images in containerd's store, where their id is the manifest's digest; in the old one
+    it is the config's. `local`: the devices of this host are its own. `nvidia`: it has NVIDIA's runtime.
+    """
+
+    client: Any
+    version: str
+    api: tuple[int, int]
+    platform: Platform | None
+    containerd: bool
+    cpus: int
+    local: bool
+    nvidia: bool
+
+    @property
+    def reads_zstd(self) -> bool:
+        """Whether it can load our default layers."""
+        return self.api >= ZSTD_API
+
+    def __str__(self) -> str:
+        return f"Docker Engine {self.version}"
+
+
+def connect(environ: Mapping[str, str]) -> Engine:
+    """The engine that DOCKER_HOST, DOCKER_CONTEXT or the CLI's current context name, else the local socket's.
+
+    Errors: RunnerError when none answers, or it does not let us in.
+    """
+    try:
+        client = docker.from_env(environment=dict(environ), version="auto", timeout=_PATIENCE)
+        version, info = client.version(), client.info()
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise unreachable(str(error), otherwise=_WITHOUT) from None
+    return Engine(
+        client=client,
+        version=str(version["Version"]),
+        api=_api(str(version["ApiVersion"])),
+        platform=Platform.of_machine(str(version["Os"]).capitalize(), str(version["Arch"])),
+        containerd=["driver-type", "io.containerd.snapshotter.v1"] in (info.get("DriverStatus") or []),
+        cpus=int(info.get("NCPU") or 1),
+        local=client.api.base_url == "http+docker://localhost",
+        nvidia="nvidia" in (info.get("Runtimes") or {}),
+    )
+
+
+def _api(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise RunnerError(f"the Docker daemon says that its API is {text!r}", hint="docker version")
+    return int(major), int(minor)

@@ -1,0 +1,224 @@
+"""The podman runner, through podman's own command line; no daemon, as root or not.
+
+Its configuration is podman's (containers.conf(5)), found through the environment that we are handed.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from trainyard.errors import InputError, RunnerError
+from trainyard.oci.runnable import RunnableImage
+from trainyard.platforms import Platform
+from trainyard.runner.archive import Loadable, stream
+from trainyard.runner.base import Command, Completed, Confinement
+from trainyard.runner.container import KILLED, Container
+from trainyard.runner.devices import EngineDevices
+from trainyard.runner.process import drive
+from trainyard.runner.refusals import cannot_start, check_emulation
+
+_PATIENCE = 120.0  # seconds for anything but loading and running
+# podman asks for more than a process without CAP_SYS_RESOURCE can give, and limits itself to this many processes.
+_MOST_PROCESSES = 32768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Podman:
+    """The podman CLI of this host, in the environment that it is run in."""
+
+    program: str
+    environ: Mapping[str, str]
+    version: str
+    platform: Platform | None
+    cpus: int
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str]) -> Podman:
+        """The CLI on PATH; RunnerError if there is none, or it does not work here."""
+        program = shutil.which("podman", path=environ.get("PATH"))
+        if program is None:
+            raise RunnerError("there is no `podman` on PATH", hint="install podman, or use another --runner")
+        asked = _run(program, environ, "info", "--format", "json")
+        if asked.returncode != 0:
+            raise RunnerError(f"podman does not work here: {_said(asked)}", hint="podman info")
+        info = json.loads(asked.stdout)
+        host = info["host"]
+        return cls(
+            program=program,
+            environ=environ,
+            version=str(info["version"]["Version"]),
+            platform=Platform.of_machine(str(host["os"]).capitalize(), str(host["arch"])),
+            cpus=int(host["cpus"]),
+        )
+
+    def __str__(self) -> str:
+        return f"podman {self.version}"
+
+    def load(self, loadable: Loadable, *, on_bytes: Callable[[int], object] = lambda _count: None) -> bool:
+        """See to it that podman has the image under its name; whether anything had to be streamed."""
+        image = loadable.image.config_digest
+        missing = self.ask("image", "exists", image).returncode != 0
+        if missing:
+            self._feed(stream(loadable), on_bytes)
+            if self.ask("image", "exists", image).returncode != 0:
+                raise InputError(
+                    f"{self} took {loadable.name} and has no image {image}: it made another one of it",
+                    hint="invoke build writes the layout again",
+                )
+        self.must("tag", image, loadable.name)
+        return missing
+
+    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """What podman answers."""
+        return _run(self.program, self.environ, *words)
+
+    def must(self, *words: str) -> str:
+        """What podman answers; RunnerError when it refuses."""
+        asked = self.ask(*words)
+        if asked.returncode != 0:
+            raise RunnerError(f"podman {words[0]}: {_said(asked)}", hint="podman info")
+        return asked.stdout
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """A podman command as a child with pipes."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [self.program, *words], env=dict(self.environ), stdin=pipe, stdout=pipe, stderr=pipe
+        )
+
+    def _feed(self, chunks: Iterable[bytes], on_bytes: Callable[[int], object]) -> None:
+        with subprocess.Popen(
+            [self.program, "load", "--quiet"],
+            env=dict(self.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            try:
+                for chunk in chunks:
+                    process.stdin.write(chunk)
+                    on_bytes(len(chunk))
+                process.stdin.close()
+            except BrokenPipeError:  # it has had enough, and says why
+                pass
+            said = process.stderr.read().decode("utf-8", "replace")
+        if process.returncode != 0:
+            raise cannot_start(said, Command(argv=("load",)), engine=str(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodmanRunner:
+    """Runs one image that podman has."""
+
+    podman: Podman
+    image: RunnableImage
+    image_id: str
+    devices: EngineDevices = field(default_factory=EngineDevices)
+
+    @property
+    def name(self) -> str:
+        """As reports name it."""
+        return "podman"
+
+    @property
+    def digest(self) -> str:
+        """The manifest digest of the image."""
+        return self.image.digest
+
+    @property
+    def platform(self) -> Platform:
+        """The image's platform."""
+        return self.image.platform
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How it runs."""
+        return (f"{self.podman}, its seccomp filter", *self.devices.notes)
+
+    def run(
+        self,
+        command: Command,
+        confinement: Confinement,
+        *,
+        on_line: Callable[[str], object] = lambda _line: None,
+    ) -> Completed:
+        """One command in a fresh container; see `Runner.run`."""
+        container = Container(
+            name=f"trainyard-{uuid.uuid4().hex}",
+            image=self.image_id,
+            runnable=self.image,
+            command=command,
+            confinement=confinement,
+            devices=self.devices,
+            cpus=self.podman.cpus,
+        )
+        try:
+            return self._run(container, on_line)
+        finally:
+            self._remove(container.name)
+
+    def _run(self, container: Container, on_line: Callable[[str], object]) -> Completed:
+        made = self.podman.ask("create", *container.podman(_limits()))
+        if made.returncode != 0:
+            raise cannot_start(made.stderr, container.command, engine=str(self.podman))
+        completed = drive(
+            self.podman.start("start", "--attach", container.name),
+            stdin=b"",
+            timeout=container.command.timeout,
+            on_line=on_line,
+            end=lambda: self._remove(container.name),
+        )
+        if completed.timed_out:
+            return replace(completed, rc=KILLED)
+        state = json.loads(self.podman.must("container", "inspect", container.name))[0]["State"]
+        if state["Status"] in ("created", "configured"):
+            said = completed.stderr.decode("utf-8", "replace")
+            raise cannot_start(said, container.command, engine=str(self.podman))
+        check_emulation(completed, self.platform, self.podman.platform, engine=str(self.podman))
+        return replace(completed, out_of_memory=bool(state["OOMKilled"]))
+
+    def _remove(self, name: str) -> None:
+        """Kill and remove; what is gone has nothing left to remove."""
+        self.podman.ask("rm", "--force", "--time", "0", "--volumes", name)
+
+
+def _limits() -> Mapping[str, int]:
+    """What this process may hand on; podman on another system runs in a machine with limits of its own."""
+    if sys.platform != "linux":
+        return {}
+    most = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    hard = {name: resource.getrlimit(number)[1] for name, number in most.items()}
+    finite = {name: value for name, value in hard.items() if value != resource.RLIM_INFINITY}
+    return {name: min(value, _MOST_PROCESSES) if name == "nproc" else value for name, value in finite.items()}
+
+
+def _run(program: str, environ: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            [program, *words],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise RunnerError(
+            f"`podman {words[0]}` gave no answer in {_PATIENCE:.0f} s", hint="podman info"
+        ) from None
+
+
+def _said(asked: subprocess.CompletedProcess[str]) -> str:
+    lines = asked.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit status {asked.returncode}"

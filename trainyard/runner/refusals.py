@@ -1,0 +1,41 @@
+"""Why a container did not start, from what an engine says: an error with a way out."""
+
+from __future__ import annotations
+
+import re
+
+from trainyard.errors import RunnerError, SpaceError, TrainyardError
+from trainyard.platforms import Platform
+from trainyard.runner.base import Command, Completed
+
+_TOOLKIT = (
+    "install the NVIDIA Container Toolkit for this engine (nvidia-ctk runtime configure; for podman "
+    "nvidia-ctk cdi generate), or use --runner native"
+)
+_FORMAT = "exec format error"
+
+
+def cannot_start(text: str, command: Command, *, engine: str) -> TrainyardError:
+    """The error for an engine's refusal to make or to start a container."""
+    text = text.strip()
+    lowered = text.lower()
+    if "no space left on device" in lowered:
+        return SpaceError(f"{engine} has no room for a container: {text}", hint="docker system df")
+    if "nvidia" in lowered or "select device driver" in lowered or "unresolvable cdi" in lowered:
+        return RunnerError(f"there is an NVIDIA GPU, and {engine} cannot give it: {text}", hint=_TOOLKIT)
+    if user := re.search(r"unable to find (user|group) ([^:\s]+)", text):
+        return RunnerError(f"the image has no {user[1]} {user[2]!r}", hint="give numbers, uid:gid")
+    if re.search(r"exec: \"|executable file|executable path", text):
+        return RunnerError(
+            f"the image cannot run {' '.join(command.argv)}: {text}", hint="is it in the image?"
+        )
+    return RunnerError(f"{engine} could not run the container: {text}", hint="does `docker info` answer?")
+
+
+def check_emulation(completed: Completed, image: Platform, host: Platform | None, *, engine: str) -> None:
+    """RunnerError when the engine's kernel does not know the image's programs; they never began."""
+    if completed.rc != 0 and image != host and _FORMAT.encode() in completed.stderr[-1000:].lower():
+        raise RunnerError(
+            f"{engine} is on {host or 'another system'} and cannot run {image} programs",
+            hint="run it on such a host, or give this one an emulator (Debian: qemu-user-static binfmt-support)",
+        )
