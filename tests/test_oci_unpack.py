@@ -133,7 +133,7 @@ def test_a_second_run_reads_no_blob(tmp_path: Path, store: Store) -> None:
     first = unpack(tmp_path, store, BASE)
     image = read_runnable(tmp_path / "layout", AMD64)
     for one in image.layers:
-        one.blob.unlink()
+        one.path.unlink()
 
     assert unpack_image(image, store, owners=False) == first
 
@@ -227,7 +227,7 @@ def test_a_flipped_bit_in_a_blob_is_refused_by_layer(tmp_path: Path, store: Stor
     image = read_runnable(layout, AMD64)
     data = bytearray(good.blob)
     data[good.blob.index(b"tool\n")] ^= 1
-    image.layers[0].blob.write_bytes(data)
+    image.layers[0].path.write_bytes(data)
 
     with pytest.raises(InputError, match=rf"layer {good.digest}: its digest is"):
         unpack_image(image, store, owners=False)
@@ -238,7 +238,7 @@ def test_another_size_than_the_manifests_is_refused(tmp_path: Path, store: Store
     good = layer(BASE)
     write_layout(tmp_path / "layout", [good])
     image = read_runnable(tmp_path / "layout", AMD64)
-    image.layers[0].blob.write_bytes(good.blob + b"x")
+    image.layers[0].path.write_bytes(good.blob + b"x")
 
     with pytest.raises(InputError, match=f"{len(good.blob) + 1} bytes, not {len(good.blob)}"):
         unpack_image(image, store, owners=False)

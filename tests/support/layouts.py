@@ -109,7 +109,8 @@ def write_layout(
     }
     descriptor = keep(json.dumps(manifest).encode())
     platform = {"os": "linux", "architecture": architecture}
-    index = {"schemaVersion": 2, "manifests": [{**descriptor, "platform": platform}]}
+    entry = {"mediaType": manifest["mediaType"], **descriptor, "platform": platform}
+    index = {"schemaVersion": 2, "manifests": [entry]}
     (where / "index.json").write_text(json.dumps(index), "utf-8")
     (where / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}', "utf-8")
     return str(descriptor["digest"])

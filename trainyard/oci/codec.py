@@ -6,11 +6,12 @@ depend on how the input is cut into chunks.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import IO, Protocol, cast
 
 import zstandard
 
@@ -30,6 +31,13 @@ _GZIP_LEVEL = 6
 _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 # A frame may ask its reader for this much memory; level 3 asks for 2 MiB.
 _MAX_WINDOW = 128 << 20
+
+
+class Readable(Protocol):
+    """A stream that is read forwards."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes, empty at the end."""
 
 
 class Compressor(Protocol):
@@ -61,25 +69,35 @@ def codec(name: str) -> Codec:
     raise UsageError(f"unknown compression {name!r}", hint="--compression zstd or --compression gzip")
 
 
-def decompressed(stream: BinaryIO, media_type: str) -> Iterator[bytes]:
-    """The tar inside a layer blob of that OCI media type, in chunks of at most 1 MiB.
+@contextlib.contextmanager
+def opened(blob: Readable, media_type: str) -> Iterator[Readable]:
+    """The tar inside a layer blob of that OCI media type, to be read forwards.
 
-    Errors: InputError for an unknown media type or a damaged stream.
+    Errors: InputError for an unknown media type or a damaged stream, also while it is read.
     """
+    stream = cast("IO[bytes]", blob)  # both decompressors only ever call `read`
     try:
         if media_type == f"{LAYER}+zstd":
             decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-            with decompressor.stream_reader(stream, read_across_frames=True, closefd=False) as reader:
-                yield from iter(lambda: reader.read(CHUNK), b"")
+            with decompressor.stream_reader(
+                stream, read_size=CHUNK, read_across_frames=True, closefd=False
+            ) as content:
+                yield content
         elif media_type == f"{LAYER}+gzip":
-            with gzip.GzipFile(fileobj=stream, mode="rb") as unzipped:
-                yield from iter(lambda: unzipped.read(CHUNK), b"")
+            with gzip.GzipFile(fileobj=stream, mode="rb") as content:
+                yield content
         elif media_type == LAYER:
-            yield from iter(lambda: stream.read(CHUNK), b"")
+            yield blob
         else:
             raise InputError(f"no OCI layer has the media type {media_type!r}")
     except (zstandard.ZstdError, zlib.error, gzip.BadGzipFile, EOFError) as error:
         raise InputError(f"damaged {media_type.rpartition('+')[2]} stream: {error}") from None
+
+
+def decompressed(blob: Readable, media_type: str) -> Iterator[bytes]:
+    """The same in chunks of at most 1 MiB."""
+    with opened(blob, media_type) as content:
+        yield from iter(lambda: content.read(CHUNK), b"")
 
 
 def require_zstd(version: str, library: tuple[int, ...]) -> None:

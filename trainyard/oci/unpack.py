@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import gzip
 import hashlib
 import json
 import os
@@ -15,19 +14,17 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import BinaryIO
 
-import zstandard
-
-from trainyard.digest import canonical_json, sha256_hex
+from trainyard.digest import CHUNK, canonical_json, sha256_hex
 from trainyard.errors import InputError, SpaceError
-from trainyard.oci.runnable import RunnableImage, StoredLayer
-from trainyard.oci.untar import CHUNK, Attributes, LayerWriter, Readable, TarStream
+from trainyard.oci.codec import opened
+from trainyard.oci.layout import LayoutLayer
+from trainyard.oci.runnable import RunnableImage
+from trainyard.oci.untar import Attributes, LayerWriter, TarStream
 from trainyard.store import Store
 
 _FORMAT = 1
-# zstd -19 asks for 8 MiB, --long for 128 MiB; more would let a blob choose our memory.
-_MAX_WINDOW = 1 << 27
 # What a layer of Debian or of wheels unpacks to, at most, per compressed byte; used if nobody knows better.
 _RATIO = 4
 _SPARE = 256 << 20
@@ -95,7 +92,7 @@ def _make(folder: Path, image: RunnableImage, *, owners: bool, workers: int) -> 
 
 
 def _apply_all(
-    root: Path, layers: tuple[StoredLayer, ...], *, owners: bool, workers: int
+    root: Path, layers: tuple[LayoutLayer, ...], *, owners: bool, workers: int
 ) -> dict[str, Attributes]:
     """Every layer, several at a time; the first failure stops all. Directories as the last layer says."""
     stop = threading.Event()
@@ -113,19 +110,17 @@ def _apply_all(
     return {path: attributes for writer in writers for path, attributes in writer.directories.items()}
 
 
-def _apply(layer: StoredLayer, writer: LayerWriter) -> None:
+def _apply(layer: LayoutLayer, writer: LayerWriter) -> None:
     """One layer, with both of its digests computed on the way."""
     tar = hashlib.sha256()
     try:
-        if (size := layer.blob.stat().st_size) != layer.size:
+        if (size := layer.path.stat().st_size) != layer.size:
             raise InputError(f"it has {size} bytes, not {layer.size}")
-        with layer.blob.open("rb", buffering=0) as stream:
+        with layer.path.open("rb", buffering=0) as stream:
             blob = _Hashed(stream)
-            with _decompressed(blob, layer.compression) as content:
+            with opened(blob, layer.media_type) as content:
                 writer.apply(TarStream(content, tar.update))
             blob.drain()
-    except (zstandard.ZstdError, gzip.BadGzipFile, EOFError) as error:
-        raise InputError(f"layer {layer.digest}: {error}", hint=_REBUILD) from None
     except InputError as error:
         raise InputError(f"layer {layer.digest}: {error.message}", hint=_REBUILD) from None
     except FileNotFoundError as error:
@@ -159,26 +154,6 @@ class _Hashed:
         """What a decompressor left unread belongs to the digest too."""
         while self.read():
             pass
-
-
-@contextlib.contextmanager
-def _decompressed(blob: _Hashed, compression: str) -> Iterator[Readable]:
-    if compression == "zstd":
-        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-        with decompressor.stream_reader(
-            _file(blob), read_size=CHUNK, read_across_frames=True, closefd=False
-        ) as content:
-            yield content
-    elif compression == "gzip":
-        with gzip.GzipFile(fileobj=_file(blob), mode="rb") as content:
-            yield content
-    else:
-        yield blob
-
-
-def _file(blob: _Hashed) -> IO[bytes]:
-    """Both decompressors only ever call `read`."""
-    return cast("IO[bytes]", blob)
 
 
 def _mount_points(root: Path, attributes: dict[str, Attributes]) -> None:

@@ -14,20 +14,13 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
+from trainyard.digest import CHUNK
 from trainyard.errors import InputError
+from trainyard.oci.codec import Readable
 
-CHUNK = 1 << 20
 _MAX_HEADER = 1 << 20
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE)
-
-
-class Readable(Protocol):
-    """Bytes from the front to the back."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes, empty at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
