@@ -47,6 +47,7 @@ PURE = [
     "parity.py",
     "lock/model.py",
     "lock/freshness.py",
+    "lock/honest.py",
     "oci/image.py",
 ]
 IMPURE = {"os", "pathlib", "subprocess", "socket", "urllib3", "time", "shutil", "tempfile", "random"}

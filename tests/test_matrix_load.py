@@ -216,8 +216,9 @@ def test_a_target_has_its_own_index_for_its_companions_and_a_wheel_for_each_gpu_
 
     assert target.index is not None
     assert (target.index.url, target.index.dated) == ("https://wheels.example.com/rocm", False)
-    assert target.companions == ("torch",)
-    assert target.requirements == ("torch==2.15.0", "numpy", "rocm[libraries,device-gfx942]")
+    assert target.companions == ("torch", "rocm-sdk-device-gfx942")
+    assert target.requirements == ("torch==2.15.0", "numpy", "rocm[libraries,device-gfx942]==13.2.*")
+    assert target.overrides == target.requirements[2:]
 
 
 def test_a_target_on_macos_has_no_base_and_says_its_python(tmp_path: Path) -> None:

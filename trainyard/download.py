@@ -25,8 +25,8 @@ class Downloader:
     """HTTP GET for as long as a failure may pass; safe to use from several threads.
 
     `environ` says which proxies and CA certificates to use, `logins` whom to be (see Connections). `stop` is
-    asked between chunks and while waiting; `on_bytes` is told the size of every chunk that arrives. `backoff` is the first wait
-    between attempts, in seconds; it doubles.
+    asked between chunks and while waiting; `on_bytes` is told the size of every chunk that arrives. `backoff` is
+    the first wait between attempts, in seconds; it doubles.
     """
 
     def __init__(

@@ -17,6 +17,7 @@ from trainyard.errors import FetchError, GoneError, InputError, LockError, Space
 from trainyard.lock.environment import widest_environment
 from trainyard.lock.model import DebLock, LockedDeb, LockedWheel, WheelLock
 from trainyard.lock.resolve import wheel_filename
+from trainyard.lock.routing import OwnIndex
 from trainyard.lock.uv import Compilation, UnsolvableError, compile_pylock
 from trainyard.settings import Settings
 from trainyard.store import Store
@@ -45,13 +46,15 @@ def fetch_inputs(
     deb_lock: DebLock,
     origin: DebOrigin,
     settings: Settings,
+    index: OwnIndex | None = None,
     on_bytes: Callable[[int], object] | None = None,
 ) -> None:
     """Bring those wheels of `lock` and debs into the store; what is there already is left alone.
 
-    `on_bytes` is told the size of every chunk, from several threads. A run that was stopped goes on where it
-    was. SpaceError before anything is fetched, VanishedError for a file that is no longer published,
-    FetchError that says what is here already, InputError for other bytes than the locked ones.
+    `index` is where the target's companions come from. `on_bytes` is told the size of every chunk, from several
+    threads. A run that was stopped goes on where it was. SpaceError before anything is fetched, VanishedError for
+    a file that is no longer published, FetchError that says what is here already, InputError for other bytes than
+    the locked ones.
     """
     missing_wheels = missing_inputs(store, wheels)
     missing_debs = missing_inputs(store, debs)
@@ -59,9 +62,9 @@ def fetch_inputs(
         return
     check_space(store, [*missing_wheels, *missing_debs])
     stop = threading.Event()
-    downloader = Downloader(settings.environ, stop=stop.is_set, on_bytes=on_bytes)
+    downloader = Downloader(settings.environ, logins=settings.logins, stop=stop.is_set, on_bytes=on_bytes)
     try:
-        urls = wheel_urls(lock, missing_wheels, settings) if missing_wheels else {}
+        urls = wheel_urls(lock, missing_wheels, settings, index) if missing_wheels else {}
         jobs = [
             (one.size, partial(_fetch_wheel, downloader, store, one, urls[one.sha256]))
             for one in missing_wheels
@@ -107,15 +110,18 @@ def check_space(store: Store, items: Sequence[Input]) -> None:
         )
 
 
-def wheel_urls(lock: WheelLock, wheels: Sequence[LockedWheel], settings: Settings) -> Mapping[str, str]:
-    """sha256 -> URL of those wheels of `lock`, looked up by uv on the index of this host.
+def wheel_urls(
+    lock: WheelLock, wheels: Sequence[LockedWheel], settings: Settings, index: OwnIndex | None = None
+) -> Mapping[str, str]:
+    """sha256 -> URL of those wheels of `lock`, looked up by uv: companions on `index`, others on the default one.
 
-    VanishedError naming every wheel that the index has no more, or has with other bytes.
+    VanishedError naming every wheel that its index has no more, or has with other bytes.
     """
     compilation = Compilation(
         requirements=[wheel.requirement for wheel in wheels],
         environment=widest_environment(lock),
         until=lock.until,
+        index=index,
         dependencies=False,
     )
     try:
@@ -125,26 +131,25 @@ def wheel_urls(lock: WheelLock, wheels: Sequence[LockedWheel], settings: Setting
         raise _vanished(
             [f"{_label(wheel)}: the index has it no more" for wheel in gone], error.message
         ) from None
-    urls: dict[str, str] = {}
-    served: dict[str, str] = {}
-    for package in pylock.packages:
-        for wheel in package.wheels or ():
-            sha256 = wheel.hashes.get("sha256", "")
-            served[wheel_filename(wheel)] = sha256
-            if wheel.url is not None:
-                urls[sha256] = wheel.url
-    if lost := list(_lost(wheels, urls, served)):
+    offered = {
+        wheel_filename(wheel): (wheel.hashes.get("sha256", ""), wheel.url)
+        for package in pylock.packages
+        for wheel in package.wheels or ()
+        if wheel.url is not None
+    }
+    if lost := list(_lost(wheels, offered)):
         raise _vanished(lost, "")
-    return urls
+    return {wheel.sha256: offered[wheel.filename][1] for wheel in wheels}
 
 
-def _lost(wheels: Iterable[LockedWheel], urls: Mapping[str, str], served: Mapping[str, str]) -> Iterator[str]:
+def _lost(wheels: Iterable[LockedWheel], offered: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """What is not offered under its file name; a hash that the index does not say is left to the download."""
     for wheel in wheels:
-        other = served.get(wheel.filename)
-        if wheel.sha256 not in urls and other:
-            yield f"{_label(wheel)}: replaced on the index; locked sha256 {wheel.sha256}, served {other}"
-        elif wheel.sha256 not in urls:
+        if wheel.filename not in offered:
             yield f"{_label(wheel)}: the index has {wheel.filename} no more"
+        elif offered[wheel.filename][0] not in ("", wheel.sha256):
+            served = offered[wheel.filename][0]
+            yield f"{_label(wheel)}: replaced on the index; locked sha256 {wheel.sha256}, served {served}"
 
 
 def _vanished(lines: Sequence[str], reasoning: str) -> VanishedError:

@@ -12,6 +12,7 @@ from trainyard.commands.smoke import smoke_built
 from trainyard.fetch import fetch_inputs, missing_inputs
 from trainyard.layers import LayerKind, LayerSpec
 from trainyard.lock.model import LockedDeb, LockedWheel
+from trainyard.lock.routing import own_index
 from trainyard.matrix.model import Target
 from trainyard.multiplatform import BuiltIndex, write_index
 from trainyard.plan import Plan
@@ -189,5 +190,6 @@ def fetch(
             deb_lock=plan.debs,
             origin=workspace.deb_origin(plan.target),
             settings=workspace.settings,
+            index=own_index(workspace.matrix.target(plan.target), workspace.settings),
             on_bytes=on_bytes,
         )

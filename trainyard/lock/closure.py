@@ -13,6 +13,7 @@ from email.parser import BytesHeaderParser
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 
 from trainyard.errors import InputError
 from trainyard.lock.environment import environment_of
@@ -65,6 +66,7 @@ def parse_needs(metadata: bytes) -> WheelNeeds:
 def closure_problems(target: Target, lock: WheelLock, needs: Needs) -> tuple[str, ...]:
     """Every way in which the lock is not exactly what its requirements and its wheels' metadata ask for."""
     environment = environment_of(target, lock.platform)
+    overrides = {canonicalize_name(one.name): one for one in map(Requirement, target.overrides)}
     problems: dict[str, None] = {}
     reached: dict[tuple[str, str], None] = {}
     waiting: deque[tuple[str, Requirement, str]] = deque(
@@ -74,6 +76,7 @@ def closure_problems(target: Target, lock: WheelLock, needs: Needs) -> tuple[str
         origin, requirement, extra = waiting.popleft()
         if not environment.holds(requirement.marker, extra=extra):
             continue
+        requirement = overrides.get(canonicalize_name(requirement.name), requirement)
         wheel = lock.wheel(requirement.name)
         if wheel is None:
             problems[f"{origin} needs {requirement}, and it is not locked"] = None

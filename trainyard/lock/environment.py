@@ -112,21 +112,28 @@ def widest_environment(lock: WheelLock) -> WheelEnvironment:
     return WheelEnvironment(python=lock.python, platform=lock.platform, system=system)
 
 
+def index_label(target: Target) -> str:
+    """`default`, or `default, cu134`: the indexes that a target's lock is made from, never their URLs."""
+    return DEFAULT_INDEX if target.index_name is None else f"{DEFAULT_INDEX}, {target.index_name}"
+
+
 def wheel_inputs(target: Target, platform: Platform) -> str:
     """sha256 hex over everything in matrix.yaml that a wheel lock is resolved from."""
     environment = environment_of(target, platform)
-    return sha256_hex(
-        canonical_json(
-            {
-                "format": FORMAT,
-                "index": DEFAULT_INDEX,
-                "platform": str(platform),
-                "python": environment.python,
-                "requirements": sorted(set(target.requirements)),
-                "system": list(environment.system),
-            }
-        )
-    )
+    inputs: dict[str, object] = {
+        "format": FORMAT,
+        "index": index_label(target),
+        "platform": str(platform),
+        "python": environment.python,
+        "requirements": sorted(set(target.requirements)),
+        "system": list(environment.system),
+    }
+    # Only where there are some: a target without them keeps the digest that it had before they existed.
+    if target.companions:
+        inputs["companions"] = sorted(set(target.companions))
+    if target.overrides:
+        inputs["overrides"] = sorted(set(target.overrides))
+    return sha256_hex(canonical_json(inputs))
 
 
 def _oldest_macos(requires: str | None) -> tuple[int, int]:

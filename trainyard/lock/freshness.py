@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from packaging.requirements import Requirement
 
 from trainyard.lock.debian import deb_inputs
-from trainyard.lock.environment import DEFAULT_INDEX, environment_of, wheel_inputs
+from trainyard.lock.environment import environment_of, index_label, wheel_inputs
+from trainyard.lock.honest import strangers
 from trainyard.lock.model import DebLock, WheelLock
 from trainyard.matrix.model import Base, Target
 from trainyard.platforms import Platform
@@ -19,8 +20,9 @@ def stale_reasons(target: Target, platform: Platform, lock: WheelLock) -> tuple[
         *_differing("target", lock.target, target.name),
         *_differing("platform", str(lock.platform), str(platform)),
         *_differing("Python", lock.python, target.python),
-        *_differing("index", lock.index, DEFAULT_INDEX),
+        *_differing("index", lock.index, index_label(target)),
         *_unmet(target, platform, lock),
+        *(sentence for _, sentence in strangers(target.accelerator, target.toolkit, lock.wheels)),
     ]
     if not reasons and lock.inputs != wheel_inputs(target, platform):
         reasons.append(

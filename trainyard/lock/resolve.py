@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 from packaging.pylock import Package, PackageWheel, PylockSelectError
@@ -11,9 +11,11 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from trainyard.digest import is_sha256
 from trainyard.download import Downloader
 from trainyard.errors import LockError
-from trainyard.lock.environment import DEFAULT_INDEX, environment_of, wheel_inputs
+from trainyard.lock.environment import environment_of, index_label, wheel_inputs
+from trainyard.lock.honest import strangers
 from trainyard.lock.model import LockedWheel, WheelLock
-from trainyard.lock.uv import Compilation, UnsolvableError, compile_pylock
+from trainyard.lock.routing import own_index
+from trainyard.lock.uv import Compilation, UnsolvableError, compile_pylock, requirers
 from trainyard.matrix.model import Target
 from trainyard.platforms import Platform
 from trainyard.settings import Settings
@@ -28,12 +30,15 @@ def resolve_wheels(
     """Lock one (target, platform) against what the index had at `until` (RFC 3339 UTC).
 
     `keep` are wheels that may not move. The same index and arguments give the same lock, on any host.
-    LockError with uv's reasoning when no versions fit together, FetchError when the index cannot be reached.
+    LockError with uv's reasoning when no versions fit together, or for wheels of another accelerator than the
+    target's; FetchError when an index cannot be reached.
     """
     environment = environment_of(target, platform)
     compilation = Compilation(
         requirements=sorted(set(target.requirements)),
         constraints=[wheel.requirement for wheel in keep],
+        overrides=target.overrides,
+        index=own_index(target, settings),
         environment=environment,
         until=until,
     )
@@ -48,16 +53,43 @@ def resolve_wheels(
         ) from None
     except PylockSelectError as error:
         raise LockError(f"{name}: {error}", hint=_NOT_OURS) from None
-    downloader = Downloader(settings.environ)
+    downloader = Downloader(settings.environ, logins=settings.logins)
     wheels = [_locked(package, found, downloader) for package, found in chosen]
+    _refuse_strangers(target, name, wheels, compilation, settings.environ)
     return WheelLock(
         target=target.name,
         platform=platform,
         python=environment.python,
-        index=DEFAULT_INDEX,
+        index=index_label(target),
         until=until,
         inputs=wheel_inputs(target, platform),
         wheels=tuple(sorted(wheels, key=lambda wheel: wheel.name)),
+    )
+
+
+def _refuse_strangers(
+    target: Target,
+    name: str,
+    wheels: Sequence[LockedWheel],
+    compilation: Compilation,
+    environ: Mapping[str, str],
+) -> None:
+    """LockError that names each wheel of another accelerator or toolkit, and who asks for it."""
+    found = strangers(target.accelerator, target.toolkit, wheels)
+    if not found:
+        return
+    askers = requirers(compilation, environ)
+    raise LockError(
+        "\n".join(
+            [
+                f"{name} would mix accelerators",
+                *(
+                    f"{sentence}; {', '.join(askers.get(wheel, ('nobody',)))} asks for it"
+                    for wheel, sentence in found
+                ),
+            ]
+        ),
+        hint="see docs/troubleshooting.md#a-lock-that-mixes-accelerators",
     )
 
 

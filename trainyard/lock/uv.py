@@ -7,15 +7,18 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 from uv import find_uv_bin
 
+from trainyard.connection import shown
 from trainyard.errors import FetchError, LockError
 from trainyard.lock.environment import WheelEnvironment
+from trainyard.lock.routing import OwnIndex, Route, routed
 
 # uv's own words, by which a network that does not deliver is told from requirements that cannot be met.
 _NETWORK = re.compile(
@@ -24,19 +27,23 @@ _NETWORK = re.compile(
 )
 _NOISE = re.compile(r"warning: The requested Python version .*|Resolved \d+ packages? in .*")
 _CREDENTIALS = re.compile(r"://[^/@\s]+@")
+_ANNOTATED = re.compile(r"([a-z0-9-]+)==\S+\s+# via (.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
     """What uv is asked: requirements (PEP 508), constraints, an environment, and a cut-off (RFC 3339 UTC).
 
-    Without `dependencies` only the requirements themselves are looked up.
+    An override replaces what other packages ask of that name. `index` is where its companions come from. Without
+    `dependencies` only the requirements themselves are looked up.
     """
 
     requirements: Sequence[str]
     environment: WheelEnvironment
     until: str
     constraints: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+    index: OwnIndex | None = None
     dependencies: bool = True
 
 
@@ -45,19 +52,29 @@ class UnsolvableError(LockError):
 
 
 def compile_pylock(compilation: Compilation, environ: Mapping[str, str]) -> Pylock:
-    """The answer of uv: a pure function of the request and of what the index had at the cut-off.
+    """The answer of uv: a pure function of the request and of what the indexes had at the cut-off.
 
-    UnsolvableError with uv's reasoning, FetchError when the index cannot be reached, LockError for the rest.
+    UnsolvableError with uv's reasoning, FetchError when an index cannot be reached, LockError for the rest.
     """
-    # Nothing that an earlier run left is a preference: the folder is new each time.
-    with tempfile.TemporaryDirectory(prefix="trainyard-uv-") as name:
+    with _asked(compilation, environ, "--format", "pylock.toml") as output:
+        return _read(output)
+
+
+def requirers(compilation: Compilation, environ: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Package name -> who asks for it, from the same resolution; the errors of `compile_pylock`."""
+    with _asked(compilation, environ, "--format", "requirements.txt", "--annotation-style", "line") as output:
+        found = (_ANNOTATED.fullmatch(line) for line in output.read_text("utf-8").splitlines())
+        return {match[1]: tuple(dict.fromkeys(map(_asker, match[2].split(", ")))) for match in found if match}
+
+
+@contextmanager
+def _asked(compilation: Compilation, environ: Mapping[str, str], *options: str) -> Iterator[Path]:
+    """The output file of uv, made in a new folder: nothing that an earlier run left is a preference."""
+    with tempfile.TemporaryDirectory(prefix="trainyard-uv-") as name, _routed(compilation, environ) as route:
         folder = Path(name)
         output = folder / "pylock.locked.toml"
-        (folder / "requirements.in").write_text("".join(f"{line}\n" for line in compilation.requirements))
-        if compilation.constraints:
-            (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in compilation.constraints))
         done = subprocess.run(
-            _command(compilation, folder, output),
+            [*_command(compilation, folder, route), *options, "--output-file", str(output)],
             cwd=folder,
             env=_variables(compilation, environ),
             stdin=subprocess.DEVNULL,
@@ -67,27 +84,74 @@ def compile_pylock(compilation: Compilation, environ: Mapping[str, str]) -> Pylo
             errors="replace",
             check=False,
         )
+        if route is not None and route.failure is not None:
+            raise route.failure
         if done.returncode != 0:
-            raise _failure(done.returncode, done.stderr)
-        return _read(output)
+            raise _failure(done.returncode, _told(done.stderr, compilation.index, route))
+        yield output
 
 
-def _command(compilation: Compilation, folder: Path, output: Path) -> list[str]:
-    command = [find_uv_bin(), "pip", "compile", "--no-config", "--no-progress", "--color", "never"]
+@contextmanager
+def _routed(compilation: Compilation, environ: Mapping[str, str]) -> Iterator[Route | None]:
+    if compilation.index is None:
+        yield None
+        return
+    with routed(compilation.index, environ) as route:
+        yield route
+
+
+def _command(compilation: Compilation, folder: Path, route: Route | None) -> list[str]:
+    """The command line; what it names is written into `folder`."""
+    command = [find_uv_bin(), "pip", "compile", "--no-progress", "--color", "never"]
     command += ["--only-binary", ":all:", "--no-sources", "--exclude-newer", compilation.until]
     # Our own interpreter, so that uv looks for no other: it builds nothing, so any will do.
     command += ["--python", sys.executable, "--python-version", compilation.environment.python]
     command += ["--python-platform", compilation.environment.uv_platform]
-    command += ["--format", "pylock.toml", "--output-file", str(output)]
-    if compilation.constraints:
-        command += ["--constraints", str(folder / "constraints.txt")]
+    if compilation.index is None or route is None:
+        command.append("--no-config")
+    else:
+        undated = "" if compilation.index.dated else "exclude-newer = false\n"
+        config = _written(folder, "uv.toml", [f'[[index]]\nurl = "{route.url}"\n{undated}'])
+        # One index after the other for each name: the first that has it is asked alone.
+        command += ["--config-file", config, "--index-strategy", "first-index"]
+        command += ["--preview-features", "index-exclude-newer"]
+    for option, lines in (
+        ("--constraints", compilation.constraints),
+        ("--overrides", compilation.overrides),
+    ):
+        if lines:
+            command += [option, _written(folder, f"{option.strip('-')}.txt", lines)]
     if not compilation.dependencies:
         command.append("--no-deps")
-    return [*command, str(folder / "requirements.in")]
+    return [*command, _written(folder, "requirements.in", compilation.requirements)]
+
+
+def _written(folder: Path, name: str, lines: Sequence[str]) -> str:
+    (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    return str(folder / name)
+
+
+def _asker(text: str) -> str:
+    """A package, or the matrix, for which uv names our files: `-r requirements.in`, `--override ...`."""
+    return "matrix.yaml" if text.startswith("-") else text
+
+
+def _told(stderr: str, index: OwnIndex | None, route: Route | None) -> str:
+    """What uv says about the indexes as they are: the loopback one is ours alone."""
+    if index is None or route is None:
+        return stderr
+    lacks = "".join(
+        f"\n{name} comes from index {index.name} alone, and {shown(index.url)} has none"
+        for name in sorted(route.missing)
+    )
+    return stderr.replace(route.url, shown(index.url).rstrip("/")).rstrip() + lacks
 
 
 def _variables(compilation: Compilation, environ: Mapping[str, str]) -> dict[str, str]:
     variables = {**environ, "UV_PYTHON_DOWNLOADS": "never"}
+    if compilation.index is not None:
+        direct = environ.get("NO_PROXY") or environ.get("no_proxy")
+        variables |= dict.fromkeys(("NO_PROXY", "no_proxy"), f"{direct},127.0.0.1" if direct else "127.0.0.1")
     if compilation.environment.macos is not None:
         variables["MACOSX_DEPLOYMENT_TARGET"] = compilation.environment.macos
     return variables

@@ -134,10 +134,11 @@ class Matrix(_Frozen):
             base=self.bases[spec.base] if spec.base is not None else None,
             stated_python=spec.python,
             platforms=tuple(Platform.parse(text) for text in spec.platforms),
-            requirements=tuple(dict.fromkeys([*lines, *(_family_requirement(one) for one in spec.families)])),
+            requirements=tuple(dict.fromkeys([*lines, *_rocm(spec)])),
+            overrides=_rocm(spec),
             index_name=spec.index,
             index=self.indexes[spec.index] if spec.index is not None else None,
-            companions=tuple(spec.companions),
+            companions=(*spec.companions, *(f"rocm-sdk-device-{family}" for family in spec.families)),
             families=tuple(spec.families),
             requires=spec.requires,
             env=tuple(sorted(spec.env.items())),
@@ -157,6 +158,8 @@ class Target(_Frozen):
     stated_python: str | None = None
     platforms: tuple[Platform, ...]
     requirements: tuple[str, ...]
+    # What replaces every other requirement of the same package, whoever has it.
+    overrides: tuple[str, ...] = ()
     index_name: str | None = None
     index: Index | None = None
     companions: tuple[str, ...] = ()
@@ -179,6 +182,9 @@ class Target(_Frozen):
         return self.base_name, self.base
 
 
-def _family_requirement(family: str) -> str:
-    """The wheel with one GPU family's device libraries, as TheRock's `rocm` package names its extras."""
-    return f"rocm[libraries,device-{family}]"
+def _rocm(spec: TargetSpec) -> tuple[str, ...]:
+    """ROCm with the device libraries of the target's GPU families, where torch itself asks for all families."""
+    if not spec.families:
+        return ()
+    devices = ",".join(f"device-{family}" for family in spec.families)
+    return (f"rocm[libraries,{devices}]=={spec.toolkit}.*",)
