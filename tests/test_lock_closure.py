@@ -17,7 +17,11 @@ from trainyard.store import Store
 
 
 def problems(
-    *requirements: str, wheels: dict[str, tuple[str, ...]], platform: Platform = AMD64, python: str = ""
+    *requirements: str,
+    wheels: dict[str, tuple[str, ...]],
+    platform: Platform = AMD64,
+    python: str = "",
+    overrides: tuple[str, ...] = (),
 ) -> list[str]:
     """Problems of a lock of these `name==version` with those Requires-Dist; `python` is every Requires-Python."""
     made = {tuple(pin.split("==")): needed for pin, needed in wheels.items()}
@@ -29,8 +33,8 @@ def problems(
             "\n".join([f"Requires-Python: {python}" if python else "X: y", *lines, ""]).encode()
         )
 
-    found = closure_problems(target(requirements=requirements), lock, needs)  # type: ignore[arg-type]
-    return list(found)
+    wanted = target(requirements=requirements, overrides=overrides)
+    return list(closure_problems(wanted, lock, needs))  # type: ignore[arg-type]
 
 
 def test_a_closed_lock_has_no_problem() -> None:
@@ -58,6 +62,17 @@ def test_a_dependency_of_the_wrong_version_is_named() -> None:
 
 def test_a_requirement_of_the_matrix_is_one_too() -> None:
     assert problems("torch==3", wheels={"torch==2": ()}) == ["matrix.yaml needs torch==3, and 2 is locked"]
+
+
+def test_an_override_stands_for_what_a_wheel_asks_for() -> None:
+    wheels = {
+        "torch==2": ("rocm[all]==10.0.*",),
+        "rocm==10.0.1": ("one; extra == 'one'", "one; extra == 'all'", "two; extra == 'all'"),
+        "one==1": (),
+    }
+
+    assert problems("torch", wheels=wheels) == ['rocm needs two; extra == "all", and it is not locked']
+    assert problems("torch", wheels=wheels, overrides=("rocm[one]==10.0.*",)) == []
 
 
 def test_a_wheel_that_nothing_needs_is_named() -> None:

@@ -68,7 +68,8 @@ def serve(respond: Respond, *, tls: ssl.SSLContext | None = None) -> Iterator[Se
             if self.command == "GET":
                 self.wfile.write(reply.body[: reply.cut])
 
-        do_HEAD = do_GET
+        def do_HEAD(self) -> None:
+            self.do_GET()
 
         def log_message(self, format: str, *arguments: object) -> None:
             pass

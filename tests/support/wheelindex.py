@@ -1,21 +1,25 @@
-"""A package index of wheels on loopback, as JSON with upload times (PEP 691, PEP 700).
+"""Package indexes of wheels on loopback, as JSON with upload times (PEP 691, PEP 700) or as bare pages (PEP 503).
 
 with served_index({build_wheel(folder, name="a"): "2026-11-01T00:00:00Z"}) as url:
     ...  # UV_DEFAULT_INDEX=url
+with served_pages([build_wheel(folder, name="torch")], hashes=False) as server:
+    ...  # TRAINYARD_INDEX_CU134=f"{server.url}/whl"
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from packaging.utils import parse_wheel_filename
 
-from tests.support.web import Reply, Request, file_reply, serve
+from tests.support.web import Reply, Request, Server, file_reply, serve
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 
@@ -65,3 +69,46 @@ def _metadata(path: Path) -> bytes:
     with zipfile.ZipFile(path) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return archive.read(name)
+
+
+@contextmanager
+def served_pages(
+    wheels: Collection[Path],
+    *,
+    hashes: bool = True,
+    wrong: Mapping[str, str] | None = None,
+    yanked: Collection[str] = (),
+    login: str = "",
+) -> Iterator[Server]:
+    """Serve these wheels as an index that says no upload time, at `<url>/whl`.
+
+    `wrong` are hashes to claim, `yanked` files to withdraw (PEP 592), both by file name; `login` is a `user:password`
+    that every request needs. Later additions to a mutable `wheels` are seen too.
+    """
+    wanted = f"Basic {base64.b64encode(login.encode()).decode()}"
+
+    def respond(request: Request) -> Reply:
+        if login and request.headers.get("authorization") != wanted:
+            return Reply(status=401, headers={"WWW-Authenticate": 'Basic realm="wheels"'})
+        kind, _, name = unquote(request.path).strip("/").partition("/")
+        if kind == "whl":
+            found = [path for path in wheels if _project(path) == name]
+            return _page(found, hashes, wrong or {}, yanked) if found else Reply(status=404)
+        for path in wheels:
+            if (kind, name) == ("files", path.name):
+                return file_reply(path.read_bytes(), request)
+        return Reply(status=404)
+
+    with serve(respond) as server:
+        yield server
+
+
+def _page(wheels: Collection[Path], hashes: bool, wrong: Mapping[str, str], yanked: Collection[str]) -> Reply:
+    links = []
+    for path in wheels:
+        sha256 = wrong.get(path.name) or hashlib.sha256(path.read_bytes()).hexdigest()
+        fragment = f"#sha256={sha256}" if hashes else ""
+        withdrawn = ' data-yanked="broken"' if path.name in yanked else ""
+        links.append(f'<a href="/files/{quote(path.name)}{fragment}"{withdrawn}>{path.name}</a><br>')
+    body = f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>"
+    return Reply(body=body.encode(), headers={"Content-Type": "text/html"})

@@ -8,7 +8,7 @@ from functools import partial
 from trainyard.bytecode.python import ImagePython, image_python, python_debs
 from trainyard.commands.lock import LockResult, guarded
 from trainyard.fetch import fetch_inputs, missing_inputs
-from trainyard.lock.opinions import second_opinions
+from trainyard.lock.opinions import second_opinions, who_was_asked
 from trainyard.matrix.model import Target
 from trainyard.platforms import Platform
 from trainyard.workspace import Workspace
@@ -48,10 +48,8 @@ def _ask(workspace: Workspace, target: Target, platform: Platform, name: str) ->
         python=python,
         environ=workspace.settings.environ,
     )
-    asked = (
-        "pip and pip-tools agree" if python else "its metadata is closed (pip would read this host's markers)"
-    )
-    return LockResult(lock=name, outcome="fresh, but" if problems else f"fresh; {asked}", problems=problems)
+    outcome = "fresh, but" if problems else f"fresh; {who_was_asked(target, python)}"
+    return LockResult(lock=name, outcome=outcome, problems=problems)
 
 
 def _python(workspace: Workspace, target: Target, platform: Platform) -> ImagePython | None:

@@ -43,13 +43,26 @@ def second_opinions(
     """All that somebody else than uv finds wrong with a lock; its wheels are in the store, which is held.
 
     `python` is the image's own, when this host can run it: without it only the metadata is judged, since pip
-    would read the markers of another platform.
+    would read the markers of another platform. Of a target with an index of its own pip-tools is not asked, which
+    cannot keep two indexes apart; of one with overrides neither is pip, which knows none.
     """
     problems = [*closure_problems(target, lock, needs_in(store))]
-    if python is not None:
+    if python is not None and not target.overrides:
         problems += pip_accepts(lock_file, lock, store=store, python=python, environ=environ)
+    if python is not None and target.index is None:
         problems += pip_compile_agrees(target, lock, store=store, python=python, environ=environ)
     return tuple(problems)
+
+
+def who_was_asked(target: Target, python: ImagePython | None) -> str:
+    """What `second_opinions` without a problem means."""
+    if python is None:
+        return "its metadata is closed (pip would read this host's markers)"
+    if target.overrides:
+        return "its metadata is closed (pip knows no overrides)"
+    if target.index is not None:
+        return "pip agrees (pip-tools cannot keep two indexes apart)"
+    return "pip and pip-tools agree"
 
 
 def pip_accepts(
