@@ -19,9 +19,13 @@ from trainyard.workspace import Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmokeRequest:
-    """Which runner, which checks (all when `options.only` is empty), and what a missing device means."""
+    """Which runner, which checks (all when `options.only` is empty), and what a missing device means.
+
+    `engine` is the builder whose image is tested, `oci` or `docker`: dist/<target>/<os>-<arch>[.docker].
+    """
 
     runner: str = "auto"
+    engine: str = "oci"
     options: SmokeOptions = field(default_factory=SmokeOptions)
 
 
@@ -46,6 +50,7 @@ def smoke_built(workspace: Workspace, built: BuiltImage, display: Display) -> Re
                 platform=plan.platform,
                 store=workspace.store,
                 host=workspace.host,
+                environ=workspace.settings.environ,
                 content_size=content,
                 on_line=on_line,
             )
@@ -64,11 +69,12 @@ def _standing_report(built: BuiltImage) -> Report | None:
 def _smoke(
     workspace: Workspace, target: Target, platform: Platform, request: SmokeRequest, display: Display
 ) -> Report:
-    layout = workspace.project.dist(target.name, platform)
+    layout = workspace.project.dist(target.name, platform, engine=request.engine)
     if not layout.is_dir():
+        how = "" if request.engine == "oci" else f" --engine {request.engine}"
         raise TrainyardError(
             f"{workspace.project.relative(layout)} is not there: {target.name} {platform} is not built",
-            hint=f"invoke build --target {target.name} --platform {platform}",
+            hint=f"invoke build --target {target.name} --platform {platform}{how}",
         )
     with display.testing(f"{target.name} {platform}") as on_line:
         report = smoke_layout(
@@ -78,6 +84,7 @@ def _smoke(
             platform=platform,
             store=workspace.store,
             host=workspace.host,
+            environ=workspace.settings.environ,
             runner=request.runner,
             on_line=on_line,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,11 +10,14 @@ from pathlib import Path
 
 from trainyard.digest import hex_of, read_chunks
 from trainyard.errors import InputError, RunnerError
+from trainyard.oci.document import parse
 from trainyard.oci.layout import LAYOUT_VERSION, LayoutImage, read_layout
 from trainyard.oci.naming import docker_manifest, entry_index
 from trainyard.oci.runnable import read_runnable
 from trainyard.platforms import Platform
 
+_VERSION = "org.opencontainers.image.version"
+_TAG = re.compile(r"\w[\w.-]{0,100}", re.ASCII)  # OCI distribution spec 1.1, with room for what we add
 _BLOCK = 512
 _END = bytes(2 * _BLOCK)
 
@@ -38,20 +42,24 @@ class Loadable:
         return sum(layer.size for layer in self.image.layers)
 
 
-def find_loadable(layout: Path, platform: Platform, *, name: str, zstd: bool) -> Loadable:
+def find_loadable(layout: Path, platform: Platform, *, repository: str, zstd: bool) -> Loadable:
     """The image in a layout folder; for an engine without `zstd`, the one in `<layout>.gzip` beside it.
 
+    Its tag is the one that its label says, and what its folder's name adds to the platform: images of the same
+    plan by another engine or with another compression have other names.
     Errors: InputError when the layout is not sound; RunnerError when such an engine has no gzip layout to take.
     """
-    if not zstd and _has_zstd(_read(layout, platform)):
-        plain = layout.with_name(f"{layout.name}.gzip")
-        if not plain.is_dir():
+    image = _read(layout, platform)
+    if not zstd and any(layer.media_type.endswith("+zstd") for layer in image.layers):
+        layout = layout.with_name(f"{layout.name}.gzip")
+        if not layout.is_dir():
             raise RunnerError(
-                f"this engine is older than 23.0 and cannot read the zstd layers of {layout.name}",
-                hint="invoke build --compression gzip",
+                "this engine is older than 23.0 and cannot read layers compressed with zstd",
+                hint=f"invoke build --platform {platform} --compression gzip",
             )
-        layout, name = plain, f"{name}.gzip"
-    return Loadable(layout=layout, platform=platform, name=name, image=_read(layout, platform))
+        image = _read(layout, platform)
+    tag = ".".join(filter(None, (_version(image), layout.name.partition(".")[2])))
+    return Loadable(layout=layout, platform=platform, name=f"{repository}:{tag}", image=image)
 
 
 def stream(loadable: Loadable) -> Iterator[bytes]:
@@ -76,13 +84,15 @@ def _read(layout: Path, platform: Platform) -> LayoutImage:
         digest = read_runnable(layout, platform).digest
         return next(image for image in read_layout(layout).images if image.digest == digest)
     except OSError as error:
-        raise InputError(
-            f"{error.filename}: {error.strerror}", hint="invoke build writes the layout"
-        ) from None
+        raise InputError(f"{error.filename}: {error.strerror}", hint="invoke build") from None
 
 
-def _has_zstd(image: LayoutImage) -> bool:
-    return any(layer.media_type.endswith("+zstd") for layer in image.layers)
+def _version(image: LayoutImage) -> str:
+    """The tag of the plan, from the image's own label; of another image the beginning of its digest."""
+    process = parse(image.config, f"config {image.config_digest}").fields.get("config")
+    labels = process.get("Labels") if isinstance(process, dict) else None
+    version = labels.get(_VERSION) if isinstance(labels, dict) else None
+    return version if isinstance(version, str) and _TAG.fullmatch(version) else hex_of(image.digest)[:12]
 
 
 def _inside(digest: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.errors import InputError, RunnerError, UsageError, near
-from trainyard.oci.runnable import RunnableImage, read_runnable
+from trainyard.errors import RunnerError, UsageError, near
+from trainyard.oci.runnable import read_runnable
 from trainyard.platforms import Platform
 from trainyard.runner.archive import Loadable, find_loadable
 from trainyard.runner.base import Runner
@@ -22,13 +22,13 @@ RUNNERS = ("native", "docker", "podman")
 class Candidate:
     """An image in a layout that shall run, and what its runners need.
 
-    `name` is the `repository:tag` that engines know it by; `content_size` is for the check of free disk
+    `repository` is what engines know it by, before the tag; `content_size` is for the check of free disk
     (`unpack_image`); `say` hears what takes long.
     """
 
     layout: Path
     platform: Platform
-    name: str
+    repository: str
     store: Store
     host: Platform | None
     environ: Mapping[str, str]
@@ -74,7 +74,7 @@ def open_runner(name: str, candidate: Candidate) -> Opened:
 
 
 def _native(candidate: Candidate, emulate: bool) -> Opened:
-    image = _read(candidate.layout, candidate.platform)
+    image = read_runnable(candidate.layout, candidate.platform)
     if not emulate and (problem := why_not_native()):
         raise RunnerError(problem)
     runner = open_native(image, candidate.store, host=candidate.host, content_size=candidate.content_size)
@@ -92,7 +92,7 @@ def _docker(candidate: Candidate, emulate: bool) -> Opened:
     loadable = _loadable(candidate, zstd=engine.reads_zstd)
     candidate.say(f"{loadable.name} of {loadable.size / 1e6:.0f} MB into {engine}, unless it is there")
     load(engine, loadable)
-    image = _read(loadable.layout, candidate.platform)
+    image = read_runnable(loadable.layout, candidate.platform)
     local = _devices(candidate) if engine.local else HostDevices()
     runner = DockerRunner(
         engine=engine,
@@ -111,7 +111,7 @@ def _podman(candidate: Candidate, emulate: bool) -> Opened:
     loadable = _loadable(candidate, zstd=True)
     candidate.say(f"{loadable.name} of {loadable.size / 1e6:.0f} MB into {podman}, unless it is there")
     podman.load(loadable)
-    image = _read(loadable.layout, candidate.platform)
+    image = read_runnable(loadable.layout, candidate.platform)
     runner = PodmanRunner(
         podman=podman,
         image=image,
@@ -130,16 +130,9 @@ def _check_platform(engine: str, here: Platform | None, candidate: Candidate, em
 
 
 def _loadable(candidate: Candidate, *, zstd: bool) -> Loadable:
-    return find_loadable(candidate.layout, candidate.platform, name=candidate.name, zstd=zstd)
+    return find_loadable(candidate.layout, candidate.platform, repository=candidate.repository, zstd=zstd)
 
 
 def _devices(candidate: Candidate) -> HostDevices:
     host = candidate.host
     return find_devices(multiarch=host.multiarch) if host and host.os == "linux" else HostDevices()
-
-
-def _read(layout: Path, platform: Platform) -> RunnableImage:
-    image = read_runnable(layout, platform)
-    if image.platform != platform:
-        raise InputError(f"{layout} says {platform}, its config says {image.platform}")
-    return image

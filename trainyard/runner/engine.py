@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import docker
 import requests
+from docker.constants import DEFAULT_UNIX_SOCKET
+from docker.context import ContextAPI
 from docker.errors import DockerException
+from docker.utils import kwargs_from_env
 
 from trainyard.buildx import unreachable
 from trainyard.errors import RunnerError
@@ -51,8 +55,15 @@ def connect(environ: Mapping[str, str]) -> Engine:
 
     Errors: RunnerError when none answers, or it does not let us in.
     """
+    # With an empty environment the SDK would look into this process's own.
+    environ = {"PATH": "", **environ}
     try:
-        client = docker.from_env(environment=dict(environ), version="auto", timeout=_PATIENCE)
+        where = {
+            **ContextAPI.kwargs_from_context(environment=environ),
+            **kwargs_from_env(environment=environ),
+        }
+        _knock(str(where.get("base_url") or DEFAULT_UNIX_SOCKET))
+        client = docker.DockerClient(version="auto", timeout=_PATIENCE, **where)
         version, info = client.version(), client.info()
     except (DockerException, requests.RequestException, OSError) as error:
         raise unreachable(str(error), otherwise=_WITHOUT) from None
@@ -66,6 +77,17 @@ def connect(environ: Mapping[str, str]) -> Engine:
         local=client.api.base_url == "http+docker://localhost",
         nvidia="nvidia" in (info.get("Runtimes") or {}),
     )
+
+
+def _knock(url: str) -> None:
+    """OSError, in plain words, when nobody listens on a local socket."""
+    _, local, path = url.partition("unix://")
+    if local:
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(path)
+            except OSError as error:
+                raise OSError(f"{path}: {error.strerror}") from None
 
 
 def _api(text: str) -> tuple[int, int]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trainyard.errors import InputError, UsageError
+from trainyard.errors import RunnerError
 from trainyard.oci.runnable import read_runnable
 from trainyard.platforms import Platform
 from trainyard.report import Report
-from trainyard.runner.native import open_native
+from trainyard.runner.choose import Candidate, known_runner, open_runner
 from trainyard.smoke.run import SmokeOptions, not_runnable, smoke, write_report
 from trainyard.store import Store
-
-RUNNERS = ("auto", "native")
 
 
 def smoke_layout(
@@ -25,31 +22,38 @@ def smoke_layout(
     platform: Platform,
     store: Store,
     host: Platform | None,
+    environ: Mapping[str, str],
     runner: str = "auto",
     content_size: int | None = None,
     on_line: Callable[[str], object] = lambda _line: None,
 ) -> Report:
-    """Unpack the image of an OCI layout, run its checks in it, write the report beside it, and return it.
+    """Run the checks of an OCI layout's image in it, write the report beside it, and return it.
 
-    With `auto`, an image for another platform than the host's gives a report with one skip, which is not
-    written; asked for by name, a runner that cannot run it is a RunnerError. `content_size` is for the check
-    of free disk (`unpack_image`).
+    `environ` says how to reach an engine. With `auto`, an image for another platform than the host's that no
+    engine runs gives a report with one skip, which is not written; asked for by name, a runner that cannot run
+    it is a RunnerError. `content_size` is for the check of free disk (`unpack_image`).
     """
-    if runner not in RUNNERS:
-        near = difflib.get_close_matches(runner, RUNNERS, 1)
-        raise UsageError(
-            f"unknown runner {runner!r}" + (f", did you mean {near[0]}?" if near else ""),
-            hint=f"--runner is one of {', '.join(RUNNERS)}",
-        )
-    image = read_runnable(layout, platform)
-    if runner == "auto" and host != platform:
+    known_runner(runner)
+    candidate = Candidate(
+        layout=layout,
+        platform=platform,
+        repository=target,
+        store=store,
+        host=host,
+        environ=environ,
+        content_size=content_size,
+        say=on_line,
+    )
+    try:
+        opened = open_runner(runner, candidate)
+    except RunnerError:
+        if runner != "auto" or host == platform:
+            raise
+        digest = read_runnable(layout, platform).digest
         reason = f"needs a {platform} host, this one is {host or 'of no platform of ours'}"
-        return not_runnable(reason, target=target, platform=str(platform), digest=image.digest, runner="none")
-    if image.platform != platform:
-        raise InputError(f"{layout} says {platform}, its config says {image.platform}")
-    native = open_native(image, store, host=host, content_size=content_size)
-    report = smoke(native, options, target=target, on_line=on_line)
+        return not_runnable(reason, target=target, platform=str(platform), digest=digest, runner="none")
+    report = smoke(opened.runner, options, target=target, on_line=on_line)
     if not options.only:
         # A part of the checks must not stand for all of them.
-        write_report(report, layout)
+        write_report(report, opened.layout)
     return report

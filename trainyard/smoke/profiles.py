@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainyard.errors import UsageError, near
 from trainyard.runner.base import Confinement
 
 # What `docker run` does, without a network.
@@ -17,3 +18,12 @@ HOSTILE = Confinement(
     cpus=2,
 )
 PROFILES = {profile.name: profile for profile in (NORMAL, HOSTILE)}
+
+
+def profile_named(name: str) -> Confinement:
+    """`normal` or `hostile`; UsageError otherwise."""
+    if name not in PROFILES:
+        raise UsageError(
+            f"unknown profile {name!r}{near(name, PROFILES)}", hint=f"--profile is {' or '.join(PROFILES)}"
+        )
+    return PROFILES[name]

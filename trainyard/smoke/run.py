@@ -68,14 +68,20 @@ def smoke(
 
 def read_results(completed: Completed, *, timeout: float) -> tuple[CheckResult, ...]:
     """What the doctor said; silence, or an exit code that says otherwise, is a failure of its own."""
-    evidence = {"rc": completed.rc, "stderr": completed.stderr.decode("utf-8", "replace")[-_TAIL:]}
+    evidence: dict[str, object] = {
+        "rc": completed.rc,
+        "out_of_memory": completed.out_of_memory,
+        "stderr": completed.stderr.decode("utf-8", "replace")[-_TAIL:],
+    }
     if completed.timed_out:
         return (failure("doctor", f"did not end within {timeout:g} s", evidence),)
     try:
         document = json.loads(completed.stdout)
         results = parse_results(document.get("results") if isinstance(document, dict) else None, "the doctor")
     except ValueError:
-        return (failure("doctor", f"ended with exit code {completed.rc} and no results", evidence),)
+        why = ", out of memory" if completed.out_of_memory else ""
+        reason = f"ended with exit code {completed.rc} and no results{why}"
+        return (failure("doctor", reason, evidence),)
     except InputError as error:
         return (failure("doctor", error.message, evidence),)
     failed = any(result.status is Status.FAIL for result in results)
