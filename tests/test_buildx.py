@@ -6,13 +6,17 @@ The CLI here is a shell script that answers as the real one does; the real one i
 from __future__ import annotations
 
 import os
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.dockerfiles import header_command
 from trainyard.buildx import Docker, ImageBuild
 from trainyard.errors import RunnerError, SpaceError, TrainyardError
 
+ROOT = Path(__file__).parents[1]
 BUILD = ImageBuild(
     context=Path("/p/images/t/linux-amd64"),
     platform="linux/amd64",
@@ -130,6 +134,33 @@ def test_the_command_keeps_the_network_out_and_time_stamps_down() -> None:
     assert "wheels=/s/wheels" in words
     assert words[-1] == str(BUILD.context)
     assert "--builder" not in words
+
+
+def test_layers_are_compressed_as_asked_the_base_s_too() -> None:
+    for compression in ("zstd", "gzip"):
+        words = replace(BUILD, compression=compression).argv()
+
+        assert f"compression={compression},force-compression=true" in words[words.index("--output") + 1]
+
+
+def test_the_dockerfile_s_header_says_what_is_run() -> None:
+    """For a person who types it; that both give one image is in test_docker_build.py."""
+    dockerfile = ROOT / "images" / "cuda13.2" / "linux-amd64" / "Dockerfile"
+    text = header_command(dockerfile, contexts="/c", layout="/layout").replace("\\\n", " ")
+    typed = shlex.split(text.replace("--network none", "--network=none"))
+    base, _, context = typed[typed.index("--build-context") + 1].partition("=")
+    build = ImageBuild(
+        context=Path(typed[-1]),
+        platform="linux/amd64",
+        base=base,
+        base_layout=Path("/c/cuda13.2/linux-amd64/base"),
+        base_digest=context.rpartition("@")[2],
+        wheels=Path("/c/cuda13.2/linux-amd64/wheels"),
+        created=int(typed[typed.index("--build-arg") + 1].partition("=")[2]),
+        layout=Path("/layout"),
+    )
+
+    assert typed == ["docker", *(word for word in build.argv() if word != "--progress=plain")]
 
 
 def test_progress_is_passed_on_line_by_line(tmp_path: Path) -> None:
