@@ -7,6 +7,7 @@ from invoke import Collection
 from trainyard.cli.housekeeping import bench, check, clean
 from trainyard.cli.imaging import build, parity, render, verify
 from trainyard.cli.locking import list_, lock, plan
+from trainyard.cli.proving import sbom
 from trainyard.cli.testing import smoke
 
-ns = Collection(list_, lock, plan, render, build, smoke, verify, parity, clean, check, bench)
+ns = Collection(list_, lock, plan, render, build, smoke, verify, parity, sbom, clean, check, bench)

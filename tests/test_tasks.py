@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.project import Invoke, copy_project
 
-COMMANDS = ("bench", "build", "check", "clean", "list", "lock", "parity", "plan", "render", "smoke", "verify")
+COMMANDS = ("bench", "build", "check", "clean", "list", "lock", "parity", "plan", "render", "sbom", "smoke", "verify")
 
 
 @pytest.fixture(scope="module")

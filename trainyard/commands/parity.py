@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from trainyard.commands.display import Display
-from trainyard.errors import InputError, TrainyardError
+from trainyard.commands.images import built_image
 from trainyard.matrix.model import Target
-from trainyard.oci.document import parse
 from trainyard.oci.flatten import flatten
-from trainyard.oci.layout import LayoutImage, read_layout
 from trainyard.parity import compare_images, contents_needed
 from trainyard.platforms import Platform
 from trainyard.workspace import Workspace
 
-_VERSION = "org.opencontainers.image.version"
 _SHOWN = 50
 
 
@@ -58,7 +54,7 @@ def _compare(workspace: Workspace, target: Target, platform: Platform, display: 
     plan = workspace.plan(target, platform)
     named = f"--target {target.name} --platform {platform}"
     ours, theirs = (
-        _built(workspace.project.dist(target.name, platform, engine=engine), plan.tag, command)
+        built_image(workspace.project.dist(target.name, platform, engine=engine), plan.tag, command)
         for engine, command in (
             ("oci", f"invoke build {named} --no-smoke"),
             ("docker", f"invoke build {named} --engine docker"),
@@ -82,18 +78,6 @@ def _compare(workspace: Workspace, target: Target, platform: Platform, display: 
     for line in _lines(result):
         display.say(line)
     return result
-
-
-def _built(folder: Path, tag: str, command: str) -> LayoutImage:
-    """The image in a layout folder, which must be of this very plan."""
-    try:
-        image = read_layout(folder).images[0]
-    except (OSError, IndexError):
-        raise TrainyardError(f"there is no image in {folder}", hint=command) from None
-    labels = parse(image.config, f"{folder}, config").child("config").child("Labels")
-    if labels.text(_VERSION) != tag:
-        raise InputError(f"{folder} holds {labels.text(_VERSION)}, and the plan is {tag}", hint=command)
-    return image
 
 
 def _lines(result: Compared) -> list[str]:
