@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from trainyard.bytecode.python import ImagePython
 from trainyard.errors import FetchError, LockError
 from trainyard.lock.closure import closure_problems, needs_in
+from trainyard.lock.libraries import libraries_of_two, members_in
 from trainyard.lock.model import WheelLock
 from trainyard.matrix.model import Target
 from trainyard.store import Store
@@ -47,6 +48,7 @@ def second_opinions(
     cannot keep two indexes apart; of one with overrides neither is pip, which knows none.
     """
     problems = [*closure_problems(target, lock, needs_in(store))]
+    problems += libraries_of_two(lock.wheels, members_in(store))
     if python is not None and not target.overrides:
         problems += pip_accepts(lock_file, lock, store=store, python=python, environ=environ)
     if python is not None and target.index is None:
