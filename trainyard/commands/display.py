@@ -46,9 +46,14 @@ class Display:
     @contextlib.contextmanager
     def fetching(self, inputs: Sequence[LockedWheel | LockedDeb]) -> Iterator[Callable[[int], None]]:
         """A bar of downloaded bytes."""
-        total = sum(item.size for item in inputs)
+        with self.moving(f"fetch {len(inputs)} inputs", sum(item.size for item in inputs)) as on_bytes:
+            yield on_bytes
+
+    @contextlib.contextmanager
+    def moving(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """A bar of `total` bytes that go somewhere."""
         with self._bars() as bars:
-            task = bars.add_task(f"fetch {len(inputs)} inputs", total=total)
+            task = bars.add_task(what, total=total)
             yield lambda count: bars.advance(task, count)
 
     @contextlib.contextmanager

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from trainyard.digest import hex_of, read_chunks
 from trainyard.errors import InputError, RunnerError
@@ -42,6 +43,24 @@ class Loadable:
         return sum(layer.size for layer in self.image.layers)
 
 
+class ImageStore(Protocol):
+    """An engine, as far as its images go."""
+
+    @property
+    def platform(self) -> Platform | None:
+        """What it runs without an emulator; None for a platform that none of our images is for."""
+
+    @property
+    def reads_zstd(self) -> bool:
+        """Whether it can load our default layers."""
+
+    def image_id(self, loadable: Loadable) -> str:
+        """What it calls this image."""
+
+    def load(self, loadable: Loadable, *, on_bytes: Callable[[int], object] = ...) -> bool:
+        """See to it that it has the image under its name; whether anything had to be streamed."""
+
+
 def find_loadable(layout: Path, platform: Platform, *, repository: str, zstd: bool) -> Loadable:
     """The image in a layout folder; for an engine without `zstd`, the one in `<layout>.gzip` beside it.
 
@@ -62,8 +81,11 @@ def find_loadable(layout: Path, platform: Platform, *, repository: str, zstd: bo
     return Loadable(layout=layout, platform=platform, name=f"{repository}:{tag}", image=image)
 
 
-def stream(loadable: Loadable) -> Iterator[bytes]:
-    """The tar, in chunks: the same bytes for the same image and name; no more than a chunk is held."""
+def stream(loadable: Loadable, on_bytes: Callable[[int], object] = lambda _count: None) -> Iterator[bytes]:
+    """The tar, in chunks: the same bytes for the same image and name; no more than a chunk is held.
+
+    `on_bytes` hears how much of the layers was asked for.
+    """
     image = loadable.image
     documents = {
         "oci-layout": LAYOUT_VERSION,
@@ -75,7 +97,9 @@ def stream(loadable: Loadable) -> Iterator[bytes]:
     for name, data in documents.items():
         yield from _member(name, len(data), [data])
     for layer in {layer.digest: layer for layer in image.layers}.values():
-        yield from _member(_inside(layer.digest), layer.size, read_chunks(layer.path))
+        for chunk in _member(_inside(layer.digest), layer.size, read_chunks(layer.path)):
+            yield chunk
+            on_bytes(len(chunk))
     yield _END
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from trainyard.errors import RunnerError, UsageError, near
 from trainyard.oci.runnable import read_runnable
 from trainyard.platforms import Platform
-from trainyard.runner.archive import Loadable, find_loadable
+from trainyard.runner.archive import ImageStore, Loadable, find_loadable
 from trainyard.runner.base import Runner
 from trainyard.runner.devices import HostDevices, engine_devices, find_devices
 from trainyard.runner.native import open_native, why_not_native
+from trainyard.runner.podman import Podman, PodmanRunner
 from trainyard.store import Store
 
 RUNNERS = ("native", "docker", "podman")
@@ -85,37 +86,28 @@ def _docker(candidate: Candidate, emulate: bool) -> Opened:
     # The SDK takes most of a second to import, and most runs do not need it.
     from trainyard.runner.docker import DockerRunner
     from trainyard.runner.engine import connect
-    from trainyard.runner.load import image_id, load
 
     engine = connect(candidate.environ)
-    _check_platform(str(engine), engine.platform, candidate, emulate)
-    loadable = _loadable(candidate, zstd=engine.reads_zstd)
-    candidate.say(f"{loadable.name} of {loadable.size / 1e6:.0f} MB into {engine}, unless it is there")
-    load(engine, loadable)
+    loadable = _load(engine, candidate, emulate)
     image = read_runnable(loadable.layout, candidate.platform)
     local = _devices(candidate) if engine.local else HostDevices()
     runner = DockerRunner(
         engine=engine,
         image=image,
-        image_id=image_id(engine, loadable),
+        image_id=engine.image_id(loadable),
         devices=engine_devices(image.env, local, toolkit=engine.nvidia),
     )
     return Opened(runner=runner, layout=loadable.layout)
 
 
 def _podman(candidate: Candidate, emulate: bool) -> Opened:
-    from trainyard.runner.podman import Podman, PodmanRunner
-
     podman = Podman.find(candidate.environ)
-    _check_platform(str(podman), podman.platform, candidate, emulate)
-    loadable = _loadable(candidate, zstd=True)
-    candidate.say(f"{loadable.name} of {loadable.size / 1e6:.0f} MB into {podman}, unless it is there")
-    podman.load(loadable)
+    loadable = _load(podman, candidate, emulate)
     image = read_runnable(loadable.layout, candidate.platform)
     runner = PodmanRunner(
         podman=podman,
         image=image,
-        image_id=loadable.image.config_digest,
+        image_id=podman.image_id(loadable),
         devices=engine_devices(image.env, _devices(candidate), toolkit=False),
     )
     return Opened(runner=runner, layout=loadable.layout)
@@ -124,13 +116,18 @@ def _podman(candidate: Candidate, emulate: bool) -> Opened:
 _OPEN = {"native": _native, "docker": _docker, "podman": _podman}
 
 
-def _check_platform(engine: str, here: Platform | None, candidate: Candidate, emulate: bool) -> None:
-    if here != candidate.platform and not emulate:
-        raise RunnerError(f"{engine} runs {here or 'no platform of ours'}")
-
-
-def _loadable(candidate: Candidate, *, zstd: bool) -> Loadable:
-    return find_loadable(candidate.layout, candidate.platform, repository=candidate.repository, zstd=zstd)
+def _load(engine: ImageStore, candidate: Candidate, emulate: bool) -> Loadable:
+    if engine.platform != candidate.platform and not emulate:
+        raise RunnerError(f"{engine} runs {engine.platform or 'no platform of ours'}")
+    loadable = find_loadable(
+        candidate.layout,
+        candidate.platform,
+        repository=candidate.repository,
+        zstd=engine.reads_zstd,
+    )
+    candidate.say(f"{loadable.name} of {loadable.size / 1e6:.0f} MB into {engine}, unless it is there")
+    engine.load(loadable)
+    return loadable
 
 
 def _devices(candidate: Candidate) -> HostDevices:

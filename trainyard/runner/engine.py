@@ -1,9 +1,9 @@
-"""A Docker Engine, reached as the docker CLI would reach it: is one there, what is it, or why not."""
+"""A Docker Engine, reached as the docker CLI would reach it: what it is, or why there is none; images into it."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +11,19 @@ import docker
 import requests
 from docker.constants import DEFAULT_UNIX_SOCKET
 from docker.context import ContextAPI
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import kwargs_from_env
 
 from trainyard.buildx import unreachable
 from trainyard.errors import RunnerError
 from trainyard.platforms import Platform
+from trainyard.runner.archive import Loadable, stream
+from trainyard.runner.refusals import not_ours, not_taken
 
 # Engine 23.0, the first that unpacks layers compressed with zstd.
 ZSTD_API = (1, 42)
 _PATIENCE = 60  # seconds for an answer
+_UNPACKING = 1800  # seconds without a word while it unpacks what it was given
 _WITHOUT = "invoke smoke --runner native"
 
 
@@ -48,6 +51,44 @@ class Engine:
 
     def __str__(self) -> str:
         return f"Docker Engine {self.version}"
+
+    def image_id(self, loadable: Loadable) -> str:
+        """What it calls this image: the manifest's digest, or the config's in the old store."""
+        return loadable.image.digest if self.containerd else loadable.image.config_digest
+
+    def load(self, loadable: Loadable, *, on_bytes: Callable[[int], object] = lambda _count: None) -> bool:
+        """See to it that the engine has the image under its name; whether anything had to be streamed.
+
+        Errors: RunnerError when the engine does not take it, SpaceError when its disk is full, InputError when
+        it took it and has no image of that digest.
+        """
+        wanted = self.image_id(loadable)
+        missing = not self._has(wanted)
+        if missing:
+            self._send(loadable, on_bytes)
+            if not self._has(wanted):
+                raise not_ours(str(self), loadable.name, wanted)
+        repository, _, tag = loadable.name.rpartition(":")
+        self.client.api.tag(wanted, repository, tag)
+        return missing
+
+    def _has(self, image: str) -> bool:
+        try:
+            return bool(self.client.api.inspect_image(image)["Id"] == image)
+        except ImageNotFound:
+            return False
+
+    def _send(self, loadable: Loadable, on_bytes: Callable[[int], object]) -> None:
+        api = self.client.api
+        before, api.timeout = api.timeout, _UNPACKING
+        try:
+            for message in api.load_image(stream(loadable, on_bytes)):
+                if "error" in message:
+                    raise not_taken(str(self), str(message["error"]))
+        except (APIError, requests.RequestException) as error:
+            raise not_taken(str(self), str(error)) from None
+        finally:
+            api.timeout = before
 
 
 def connect(environ: Mapping[str, str]) -> Engine:

@@ -5,6 +5,7 @@ Its configuration is podman's (containers.conf(5)), found through the environmen
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import shutil
@@ -14,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from trainyard.errors import InputError, RunnerError
+from trainyard.errors import RunnerError
 from trainyard.oci.runnable import RunnableImage
 from trainyard.platforms import Platform
 from trainyard.runner.archive import Loadable, stream
@@ -22,7 +23,7 @@ from trainyard.runner.base import Command, Completed, Confinement
 from trainyard.runner.container import KILLED, Container
 from trainyard.runner.devices import EngineDevices
 from trainyard.runner.process import drive
-from trainyard.runner.refusals import cannot_start, check_emulation
+from trainyard.runner.refusals import cannot_start, check_emulation, not_ours, not_taken
 
 _PATIENCE = 120.0  # seconds for anything but loading and running
 # podman asks for more than a process without CAP_SYS_RESOURCE can give, and limits itself to this many processes.
@@ -61,17 +62,27 @@ class Podman:
     def __str__(self) -> str:
         return f"podman {self.version}"
 
+    @property
+    def reads_zstd(self) -> bool:
+        """Every podman that is still about does."""
+        return True
+
+    def image_id(self, loadable: Loadable) -> str:
+        """What it calls this image: the config's digest."""
+        return loadable.image.config_digest
+
     def load(self, loadable: Loadable, *, on_bytes: Callable[[int], object] = lambda _count: None) -> bool:
-        """See to it that podman has the image under its name; whether anything had to be streamed."""
-        image = loadable.image.config_digest
-        missing = self.ask("image", "exists", image).returncode != 0
+        """See to it that podman has the image under its name; whether anything had to be streamed.
+
+        Errors: RunnerError when podman does not take it, SpaceError when its disk is full, InputError when it
+        took it and has no image of that digest.
+        """
+        image = self.image_id(loadable)
+        missing = not self._has(image)
         if missing:
-            self._feed(stream(loadable), on_bytes)
-            if self.ask("image", "exists", image).returncode != 0:
-                raise InputError(
-                    f"{self} took {loadable.name} and has no image {image}: it made another one of it",
-                    hint="invoke build writes the layout again",
-                )
+            self._feed(stream(loadable, on_bytes))
+            if not self._has(image):
+                raise not_ours(str(self), loadable.name, image)
         self.must("tag", image, loadable.name)
         return missing
 
@@ -93,26 +104,22 @@ class Podman:
             [self.program, *words], env=dict(self.environ), stdin=pipe, stdout=pipe, stderr=pipe
         )
 
-    def _feed(self, chunks: Iterable[bytes], on_bytes: Callable[[int], object]) -> None:
-        with subprocess.Popen(
-            [self.program, "load", "--quiet"],
-            env=dict(self.environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        ) as process:
+    def _has(self, image: str) -> bool:
+        return self.ask("image", "exists", image).returncode == 0
+
+    def _feed(self, chunks: Iterable[bytes]) -> None:
+        with self.start("load", "--quiet") as process:
             assert process.stdin is not None
             assert process.stderr is not None
-            try:
+            # podman that has had enough says why; closing writes what was held back, into the same broken pipe.
+            with contextlib.suppress(BrokenPipeError):
                 for chunk in chunks:
                     process.stdin.write(chunk)
-                    on_bytes(len(chunk))
+            with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
-            except BrokenPipeError:  # it has had enough, and says why
-                pass
             said = process.stderr.read().decode("utf-8", "replace")
         if process.returncode != 0:
-            raise cannot_start(said, Command(argv=("load",)), engine=str(self))
+            raise not_taken(str(self), said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

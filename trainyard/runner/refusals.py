@@ -1,10 +1,10 @@
-"""Why a container did not start, from what an engine says: an error with a way out."""
+"""Why an engine did not take an image or start a container, from what it says: an error with a way out."""
 
 from __future__ import annotations
 
 import re
 
-from trainyard.errors import RunnerError, SpaceError, TrainyardError
+from trainyard.errors import InputError, RunnerError, SpaceError, TrainyardError
 from trainyard.platforms import Platform
 from trainyard.runner.base import Command, Completed
 
@@ -12,15 +12,31 @@ _TOOLKIT = (
     "install the NVIDIA Container Toolkit for this engine (nvidia-ctk runtime configure; for podman "
     "nvidia-ctk cdi generate), or use --runner native"
 )
+_NO_SPACE = "no space left on device"
+_ROOM = "docker system df; docker image prune (or podman's)"
 _FORMAT = "exec format error"
+
+
+def not_taken(engine: str, text: str) -> TrainyardError:
+    """The error for an engine's refusal to load an image."""
+    if _NO_SPACE in text.lower():
+        return SpaceError(f"{engine} has no room for the image: {text.strip()}", hint=_ROOM)
+    return RunnerError(f"{engine} did not take the image: {text.strip()}", hint="does `docker info` answer?")
+
+
+def not_ours(engine: str, name: str, wanted: str) -> InputError:
+    """The error for an engine that made another image of what it was given."""
+    return InputError(
+        f"{engine} took {name} and has no image {wanted}", hint="`invoke build` writes it again"
+    )
 
 
 def cannot_start(text: str, command: Command, *, engine: str) -> TrainyardError:
     """The error for an engine's refusal to make or to start a container."""
     text = text.strip()
     lowered = text.lower()
-    if "no space left on device" in lowered:
-        return SpaceError(f"{engine} has no room for a container: {text}", hint="docker system df")
+    if _NO_SPACE in lowered:
+        return SpaceError(f"{engine} has no room for a container: {text}", hint=_ROOM)
     if "nvidia" in lowered or "select device driver" in lowered or "unresolvable cdi" in lowered:
         return RunnerError(f"there is an NVIDIA GPU, and {engine} cannot give it: {text}", hint=_TOOLKIT)
     if user := re.search(r"unable to find (user|group) ([^:\s]+)", text):
