@@ -57,7 +57,7 @@ def test_the_gzip_profile_loads_with_its_diff_ids(
 
 def test_the_default_profile_does_not(client: docker.DockerClient, store: Store, tmp_path: Path) -> None:
     tiny_layout(store, tmp_path / "layout")
-    with pytest.raises(ImageLoadError, match="invalid tar header|processing tar file"):
+    with pytest.raises(ImageLoadError, match=r"invalid tar header|processing tar file"):
         load(client, tmp_path / "layout")
 
 

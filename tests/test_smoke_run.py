@@ -251,7 +251,7 @@ def test_a_runner_that_was_asked_for_and_cannot_is_an_error(built: Built) -> Non
 
     with pytest.raises(RunnerError, match="does not run on this host"):
         built.smoke(platform=OTHER, runner="native")
-    with pytest.raises(UsageError, match="unknown runner 'nativ' .did you mean 'native'"):
+    with pytest.raises(UsageError, match=r"unknown runner 'nativ' .did you mean 'native'"):
         built.smoke(runner="nativ")
 
 

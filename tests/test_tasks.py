@@ -14,7 +14,20 @@ import pytest
 
 from tests.support.project import Invoke, copy_project
 
-COMMANDS = ("bench", "build", "check", "clean", "list", "lock", "parity", "plan", "render", "sbom", "smoke", "verify")
+COMMANDS = (
+    "bench",
+    "build",
+    "check",
+    "clean",
+    "list",
+    "lock",
+    "parity",
+    "plan",
+    "render",
+    "sbom",
+    "smoke",
+    "verify",
+)
 
 
 @pytest.fixture(scope="module")

