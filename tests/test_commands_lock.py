@@ -108,6 +108,17 @@ def test_locking_again_keeps_the_cut_off_and_does_not_touch_the_file(space: Work
     assert (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes()) == before
 
 
+def test_a_wheel_that_the_index_shows_late_moves_nothing_until_an_upgrade(
+    space: Workspace, index: dict[Path, str], tmp_path: Path
+) -> None:
+    lock(space, until=EARLY)
+    late = build_wheel(tmp_path / "late", name="numpy", version="1.0.5")
+    index[late] = OLD
+
+    assert lock(space)[ONE].moved == ()
+    assert lines(lock(space, upgrade=True, until=EARLY)[ONE]) == ["numpy 1.0 -> 1.0.5"]
+
+
 def test_upgrade_moves_the_cut_off_and_says_what_moved(space: Workspace) -> None:
     lock(space, until=EARLY)
 

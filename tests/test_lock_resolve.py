@@ -44,6 +44,7 @@ def resolve(
     platform: Platform = AMD64,
     until: str = UNTIL,
     keep: tuple[LockedWheel, ...] = (),
+    prefer: tuple[LockedWheel, ...] = (),
     python: str = "3.13",
     **variables: str,
 ) -> WheelLock:
@@ -51,7 +52,12 @@ def resolve(
     wanted = target(requirements=requirements, base=base)
     with served_index(wheels) as url:
         return resolve_wheels(
-            wanted, platform, until=until, settings=settings(url, folder, **variables), keep=keep
+            wanted,
+            platform,
+            until=until,
+            settings=settings(url, folder, **variables),
+            keep=keep,
+            prefer=prefer,
         )
 
 
@@ -158,6 +164,17 @@ def test_kept_wheels_do_not_move_and_need_not_be_used(tmp_path: Path) -> None:
     )
 
     lock = resolve(wheels, tmp_path, "a", "b", keep=(wheel("a", "1"), wheel("unused", "9")))
+
+    assert [one.requirement for one in lock.wheels] == ["a==1", "b==2"]
+
+
+def test_preferred_wheels_move_only_when_a_requirement_makes_them(tmp_path: Path) -> None:
+    wheels = early(
+        *(build_wheel(tmp_path / "w", name=name, version=v) for name in ("a", "b") for v in ("1", "2"))
+    )
+    before = (wheel("a", "1"), wheel("b", "1"), wheel("unused", "9"))
+
+    lock = resolve(wheels, tmp_path, "a", "b>1", prefer=before)
 
     assert [one.requirement for one in lock.wheels] == ["a==1", "b==2"]
 
@@ -300,4 +317,7 @@ def test_the_default_index_gives_the_committed_locks_again(tmp_path: Path) -> No
         path = PROJECT.wheel_lock(wanted.name, platform)
         committed = parse_wheel_lock(path.read_text("utf-8"), source=path.name)
 
-        assert resolve_wheels(wanted, platform, until=committed.until, settings=own) == committed
+        assert (
+            resolve_wheels(wanted, platform, until=committed.until, settings=own, prefer=committed.wheels)
+            == committed
+        )

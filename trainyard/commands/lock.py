@@ -148,9 +148,16 @@ def _lock_target(
 ) -> LockResult:
     path = workspace.project.wheel_lock(target.name, platform)
     old = workspace.read_wheel_lock(target, platform)
-    keep = _kept(old, request)
     moment = until or (old.until if old and not request.upgrade else workspace.today())
-    new = resolve_wheels(target, platform, until=moment, settings=workspace.settings, keep=keep)
+    new = resolve_wheels(
+        target,
+        platform,
+        until=moment,
+        settings=workspace.settings,
+        keep=_kept(old, request),
+        # A mirror that lags shows today what it had not at the cut-off; that moves nothing.
+        prefer=old.wheels if old and not (request.upgrade or request.package) else (),
+    )
     if old is not None and (new.wheels, new.inputs) == (old.wheels, old.inputs):
         return LockResult(lock=workspace.project.relative(path), outcome=f"unchanged, up to {old.until}")
     write_atomic(path, render_wheel_lock(workspace.project, new).encode())

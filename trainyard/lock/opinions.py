@@ -90,13 +90,15 @@ def pip_accepts(
 def pip_compile_agrees(
     target: Target, lock: WheelLock, *, store: Store, python: ImagePython, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Where pip-tools, asked for the same requirements and cut-off, comes to another version than the lock.
+    """Where pip-tools, asked for the same requirements and cut-off, would not keep the lock's versions as they are.
 
+    It prefers them, as uv does when it locks again: an index may show today what it had not at the cut-off.
     FetchError when the index cannot be reached, LockError when pip-tools finds no solution.
     """
     with store.scratch() as folder:
         (folder / "requirements.in").write_text("".join(f"{line}\n" for line in target.requirements))
         output = folder / "pins.txt"
+        output.write_text("".join(f"{wheel.requirement}\n" for wheel in lock.wheels))
         # Metadata by range requests, not whole wheels: seconds instead of gigabytes.
         pip = f"--use-feature=fast-deps --only-binary :all: --uploaded-prior-to {lock.until}"
         arguments = ["-m", "piptools", "compile", "--no-config", "--no-header", "--no-annotate"]

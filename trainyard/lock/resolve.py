@@ -25,11 +25,18 @@ _NOT_OURS = "ask the index's owner; a lock holds only wheels whose bytes are kno
 
 
 def resolve_wheels(
-    target: Target, platform: Platform, *, until: str, settings: Settings, keep: Sequence[LockedWheel] = ()
+    target: Target,
+    platform: Platform,
+    *,
+    until: str,
+    settings: Settings,
+    keep: Sequence[LockedWheel] = (),
+    prefer: Sequence[LockedWheel] = (),
 ) -> WheelLock:
     """Lock one (target, platform) against what the index had at `until` (RFC 3339 UTC).
 
-    `keep` are wheels that may not move. The same index and arguments give the same lock, on any host.
+    `keep` are wheels that may not move, `prefer` those that move only when a requirement makes them. The same index
+    and arguments give the same lock, on any host.
     LockError with uv's reasoning when no versions fit together, or for wheels of another accelerator than the
     target's; FetchError when an index cannot be reached.
     """
@@ -38,6 +45,7 @@ def resolve_wheels(
         requirements=sorted(set(target.requirements)),
         constraints=[wheel.requirement for wheel in keep],
         overrides=target.overrides,
+        preferred={wheel.name: wheel.version for wheel in prefer},
         index=own_index(target, settings),
         environment=environment,
         until=until,

@@ -9,7 +9,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
@@ -34,8 +34,9 @@ _ANNOTATED = re.compile(r"([a-z0-9-]+)==\S+\s+# via (.+)")
 class Compilation:
     """What uv is asked: requirements (PEP 508), constraints, an environment, and a cut-off (RFC 3339 UTC).
 
-    An override replaces what other packages ask of that name. `index` is where its companions come from. Without
-    `dependencies` only the requirements themselves are looked up.
+    An override replaces what other packages ask of that name. `index` is where its companions come from. `preferred`
+    maps packages to the versions that stay if they can. Without `dependencies` only the requirements themselves are
+    looked up.
     """
 
     requirements: Sequence[str]
@@ -43,6 +44,7 @@ class Compilation:
     until: str
     constraints: Sequence[str] = ()
     overrides: Sequence[str] = ()
+    preferred: Mapping[str, str] = field(default_factory=dict)
     index: OwnIndex | None = None
     dependencies: bool = True
 
@@ -62,17 +64,21 @@ def compile_pylock(compilation: Compilation, environ: Mapping[str, str]) -> Pylo
 
 def requirers(compilation: Compilation, environ: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """Package name -> who asks for it, from the same resolution; the errors of `compile_pylock`."""
-    with _asked(compilation, environ, "--format", "requirements.txt", "--annotation-style", "line") as output:
+    # Preferences are read in the format of the output, and only a pylock.toml is written here.
+    anew = replace(compilation, preferred={})
+    with _asked(anew, environ, "--format", "requirements.txt", "--annotation-style", "line") as output:
         found = (_ANNOTATED.fullmatch(line) for line in output.read_text("utf-8").splitlines())
         return {match[1]: tuple(dict.fromkeys(map(_asker, match[2].split(", ")))) for match in found if match}
 
 
 @contextmanager
 def _asked(compilation: Compilation, environ: Mapping[str, str], *options: str) -> Iterator[Path]:
-    """The output file of uv, made in a new folder: nothing that an earlier run left is a preference."""
+    """The output file of uv, made in a new folder: uv prefers what it finds there, which is `preferred` alone."""
     with tempfile.TemporaryDirectory(prefix="trainyard-uv-") as name, _routed(compilation, environ) as route:
         folder = Path(name)
         output = folder / "pylock.locked.toml"
+        if compilation.preferred:
+            output.write_text(_preferences(compilation.preferred))
         done = subprocess.run(
             [*_command(compilation, folder, route), *options, "--output-file", str(output)],
             cwd=folder,
@@ -129,6 +135,12 @@ def _command(compilation: Compilation, folder: Path, route: Route | None) -> lis
 def _written(folder: Path, name: str, lines: Sequence[str]) -> str:
     (folder / name).write_text("".join(f"{line}\n" for line in lines))
     return str(folder / name)
+
+
+def _preferences(versions: Mapping[str, str]) -> str:
+    """A pylock.toml with those names and versions."""
+    packages = [f'[[packages]]\nname = "{name}"\nversion = "{versions[name]}"\n' for name in sorted(versions)]
+    return "\n".join(['lock-version = "1.0"\ncreated-by = "trainyard"\n', *packages])
 
 
 def _asker(text: str) -> str:
