@@ -1,6 +1,6 @@
 """A command and its confinement in the words of an engine: Docker's API, podman's flags. Pure.
 
-Docker: Engine API 1.41, ContainerCreate. podman: podman-create(1).
+Docker: Engine API 1.41, ContainerCreate. podman: podman-run(1).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ LABEL = "dev.trainyard.run"
 KILLED = 128 + signal.SIGKILL
 # What Docker leaves to a container's root and podman does not; the native runner drops them too.
 _DROPPED = ("AUDIT_WRITE", "MKNOD", "NET_RAW")
+_SHM = "rw,noexec,nosuid,nodev,mode=1777"
 _RUN = "rw,exec,nosuid,nodev,mode=755"
 # podman sets them by itself; Docker and the native runner do not.
 _PODMAN_ENV = ("container", "TERM")
@@ -81,9 +82,10 @@ class Container:
         }
 
     def podman(self, limits: Mapping[str, int]) -> Iterator[str]:
-        """The arguments of `podman create`; `limits` are this process's own, no container can have more.
+        """The arguments of `podman run`; `limits` are this process's own, no container can have more.
 
         The entries that podman would write into hosts and passwd stay out: other runners have the image's.
+        `podman create` cannot be told the latter.
         """
         how = self.confinement
         yield from ("--name", self.name, "--label", f"{LABEL}={self.name}", "--pull", "never")
@@ -94,7 +96,9 @@ class Container:
         yield from ("--tmpfs", f"/tmp:{self.tmp},notmpcopyup")  # noqa: S108
         yield from ("--tmpfs", f"/run:{_RUN},notmpcopyup")
         yield from (f"--read-only={_word(how.read_only)}", "--read-only-tmpfs=false")
-        yield from ("--shm-size", f"{how.shm_size}b", "--cap-drop", ",".join(self.dropped))
+        # Its own /dev/shm is read-only where the root is (podman 5 without --read-only-tmpfs).
+        yield from ("--tmpfs", f"/dev/shm:{_SHM},size={how.shm_size},notmpcopyup")  # noqa: S108
+        yield from ("--cap-drop", ",".join(self.dropped))
         yield from () if how.user is None else ("--user", how.user)
         yield from ("--security-opt", "no-new-privileges") * how.no_new_privileges
         yield from () if how.processes is None else ("--pids-limit", str(how.processes))

@@ -6,12 +6,13 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import requests
 from docker.errors import APIError, DockerException, NotFound
+from docker.types import CancellableStream
 
 from trainyard.oci.runnable import RunnableImage
 from trainyard.platforms import Platform
@@ -84,14 +85,15 @@ class DockerRunner:
         api: Any = self.engine.client.api
         api.create_container_from_config(container.docker(), container.name, platform=str(self.platform))
         # Before it starts, so that nothing it says is missed.
-        output = _Output(api.attach(container.name, stream=True, demux=True), on_line)
-        api.start(container.name)
-        start = time.monotonic()
-        rc = self._wait(container.name, container.command.timeout)
-        if rc is None:
-            self._remove(container.name)
-        seconds = time.monotonic() - start
-        output.join()
+        attached = _Output(api.attach(container.name, stream=True, demux=True), on_line)
+        with contextlib.closing(attached) as output:
+            api.start(container.name)
+            start = time.monotonic()
+            rc = self._wait(container.name, container.command.timeout)
+            if rc is None:
+                self._remove(container.name)
+            seconds = time.monotonic() - start
+            output.join()
         return Completed(
             rc=KILLED if rc is None else rc,
             stdout=bytes(output.out.kept),
@@ -127,17 +129,24 @@ class DockerRunner:
 class _Output:
     """Both streams of a container, drained on a thread of its own."""
 
-    def __init__(
-        self, frames: Iterable[tuple[bytes | None, bytes | None]], on_line: Callable[[str], object]
-    ) -> None:
+    def __init__(self, frames: CancellableStream, on_line: Callable[[str], object]) -> None:
         self.out = Capture()
         self.err = Capture(on_line=on_line)
+        self._frames = frames
         self._thread = threading.Thread(target=self._read, args=(iter(frames),), daemon=True)
         self._thread.start()
 
     def join(self) -> None:
         """Wait for the end of both."""
         self._thread.join(GRACE)
+
+    def close(self) -> None:
+        """Give the connection up, which the SDK leaves to its caller; a thread that still reads is woken."""
+        # The other end may be gone already, and over ssh a stream cannot be cancelled.
+        with contextlib.suppress(OSError, DockerException):
+            self._frames.close()
+        self.join()
+        self._frames._response.close()
 
     def _read(self, frames: Iterator[tuple[bytes | None, bytes | None]]) -> None:
         # The engine cuts the connection of a container that was killed.

@@ -100,9 +100,9 @@ class Podman:
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """A podman command as a child with pipes."""
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            [self.program, *words], env=dict(self.environ), stdin=pipe, stdout=pipe, stderr=pipe
-        )
+        # What podman has to say of itself would stand among what the container says.
+        command = [self.program, "--log-level=error", *words]
+        return subprocess.Popen(command, env=dict(self.environ), stdin=pipe, stdout=pipe, stderr=pipe)
 
     def _has(self, image: str) -> bool:
         return self.ask("image", "exists", image).returncode == 0
@@ -174,11 +174,8 @@ class PodmanRunner:
             self._remove(container.name)
 
     def _run(self, container: Container, on_line: Callable[[str], object]) -> Completed:
-        made = self.podman.ask("create", *container.podman(_limits()))
-        if made.returncode != 0:
-            raise cannot_start(made.stderr, container.command, engine=str(self.podman))
         completed = drive(
-            self.podman.start("start", "--attach", container.name),
+            self.podman.start("run", *container.podman(_limits())),
             stdin=b"",
             timeout=container.command.timeout,
             on_line=on_line,
@@ -186,7 +183,8 @@ class PodmanRunner:
         )
         if completed.timed_out:
             return replace(completed, rc=KILLED)
-        state = json.loads(self.podman.must("container", "inspect", container.name))[0]["State"]
+        asked = self.podman.ask("container", "inspect", container.name)
+        state = json.loads(asked.stdout)[0]["State"] if asked.returncode == 0 else {"Status": "created"}
         if state["Status"] in ("created", "configured"):
             said = completed.stderr.decode("utf-8", "replace")
             raise cannot_start(said, container.command, engine=str(self.podman))
