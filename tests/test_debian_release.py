@@ -30,10 +30,22 @@ SHA256:
 
 
 def parse(
-    text: str = TEXT, *, suite: str = "trixie-updates", arch: str = "amd64", now: datetime = NOW
+    text: str = TEXT,
+    *,
+    suite: str = "trixie-updates",
+    arch: str = "amd64",
+    now: datetime = NOW,
+    allow_expired: bool = False,
 ) -> SuiteIndex:
     return parse_release(
-        text, archive="debian", suite=suite, arch=arch, signers=("F1", "F2"), sha256="d" * 64, now=now
+        text,
+        archive="debian",
+        suite=suite,
+        arch=arch,
+        signers=("F1", "F2"),
+        sha256="d" * 64,
+        now=now,
+        allow_expired=allow_expired,
     )
 
 
@@ -74,6 +86,27 @@ def test_an_old_release_played_back_after_its_time_is_refused() -> None:
 
 def test_a_release_is_valid_to_its_last_second() -> None:
     assert parse(now=datetime(2026, 12, 5, 14, 9, 31, tzinfo=UTC))
+
+
+def test_the_refusal_names_the_key_of_matrix_yaml_that_accepts_it() -> None:
+    with pytest.raises(InputError) as caught:
+        parse(now=datetime(2026, 12, 6, tzinfo=UTC))
+
+    assert "`allow_expired: true` of the base in matrix.yaml" in caught.value.hint
+
+
+def test_an_expired_release_that_is_allowed_records_when_it_expired() -> None:
+    late = datetime(2026, 12, 6, tzinfo=UTC)
+
+    assert parse(now=late, allow_expired=True).release.expired == "2026-12-05T14:09:31Z"
+    assert parse(allow_expired=True).release.expired == ""
+
+
+def test_an_unreadable_term_is_refused_although_an_expired_one_is_allowed() -> None:
+    text = TEXT.replace("Valid-Until: Sat, 05 Dec 2026 14:09:31 UTC", "Valid-Until: soon")
+
+    with pytest.raises(InputError, match="no readable Valid-Until"):
+        parse(text, allow_expired=True)
 
 
 def test_a_stable_release_has_no_end() -> None:

@@ -61,6 +61,7 @@ def lock(
     arch: str = "amd64",
     review: Review | None = None,
     keys: TrustedKeys | None = None,
+    before: DebLock | None = None,
 ) -> DebLock:
     with archive.served() as server:
         return lock_base(
@@ -73,6 +74,7 @@ def lock(
             now=NOW,
             keys=keys or archive.key.trusted,
             review=review,
+            before=before,
         )
 
 
@@ -173,6 +175,64 @@ def test_a_release_past_its_time_is_refused(archive: DebianArchive, tmp_path: Pa
         lock(archive, tmp_path)
 
 
+TESTING = BASE.model_copy(update={"allow_expired": True})
+
+
+@pytest.fixture
+def stale(archive: DebianArchive) -> DebianArchive:
+    """The archive, when its updates have expired, and nothing else has."""
+    archive.publish("debian", "trixie-updates", fields={"Valid-Until": "Mon, 30 Nov 2026 00:00:00 UTC"})
+    return archive
+
+
+def test_a_base_that_allows_it_is_locked_from_an_expired_release_and_the_lock_says_so(
+    stale: DebianArchive, tmp_path: Path
+) -> None:
+    made = lock(stale, tmp_path, base=TESTING)
+    text = render_deb_lock(PROJECT, made)
+
+    assert [(one.suite, one.expired) for one in made.expired] == [("trixie-updates", "2026-11-30T00:00:00Z")]
+    assert "# expired: debian trixie-updates 2026-11-30T00:00:00Z\n" in text
+    assert parse_deb_lock(text, source="x") == made
+
+
+def test_leave_that_was_not_needed_leaves_no_trace(archive: DebianArchive, tmp_path: Path) -> None:
+    texts = {render_deb_lock(PROJECT, lock(archive, tmp_path, base=base)) for base in (BASE, TESTING)}
+
+    assert len(texts) == 1
+    assert "expired" not in texts.pop()
+
+
+def test_leave_to_expire_is_no_leave_to_be_signed_by_somebody_else(
+    stale: DebianArchive, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="not signed by a key that we trust"):
+        lock(stale, tmp_path, base=TESTING, keys=DEBIAN_KEYS)
+
+
+def test_an_expired_release_older_than_the_locked_one_is_refused(
+    stale: DebianArchive, tmp_path: Path
+) -> None:
+    made = lock(stale, tmp_path, base=TESTING)
+    newer = [dataclasses.replace(one, date="2026-11-22T00:00:00Z") for one in made.releases]
+
+    assert lock(stale, tmp_path, base=TESTING, before=made) == made
+    with pytest.raises(
+        InputError, match="trixie-updates is of 2026-11-21T09:15:44Z and has expired"
+    ) as caught:
+        lock(stale, tmp_path, base=TESTING, before=dataclasses.replace(made, releases=tuple(newer)))
+    assert "invoke lock --upgrade" in caught.value.hint
+
+
+def test_a_valid_release_older_than_the_locked_one_is_its_terms_business(
+    archive: DebianArchive, tmp_path: Path
+) -> None:
+    made = lock(archive, tmp_path)
+    newer = [dataclasses.replace(one, date="2026-11-22T00:00:00Z") for one in made.releases]
+
+    assert lock(archive, tmp_path, before=dataclasses.replace(made, releases=tuple(newer))) == made
+
+
 def test_an_unpublished_architecture_is_refused(archive: DebianArchive, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not published for arm64"):
         lock(archive, tmp_path, arch="arm64")
@@ -243,9 +303,14 @@ def test_inputs_change_with_each_thing_that_the_lock_is_resolved_from() -> None:
     assert len(set(changed)) == len(changed)
 
 
-def test_inputs_do_not_change_with_order_mirror_or_snapshot() -> None:
+def test_inputs_do_not_change_with_order_mirror_snapshot_or_leave_to_expire() -> None:
     other = BASE.model_copy(
-        update={"packages": ["tini", "python3.13", "tini"], "mirror": "http://m/", "snapshot": "http://s/"}
+        update={
+            "packages": ["tini", "python3.13", "tini"],
+            "mirror": "http://m/",
+            "snapshot": "http://s/",
+            "allow_expired": True,
+        }
     )
 
     assert deb_inputs("trixie", other, "amd64") == deb_inputs("trixie", BASE, "amd64")

@@ -91,6 +91,25 @@ def test_another_suite_is_told() -> None:
     )
 
 
+def test_a_lock_from_an_expired_release_is_fresh_only_while_matrix_yaml_allows_it() -> None:
+    release = Release(
+        archive="debian",
+        suite="trixie",
+        sha256="0" * 64,
+        date="d",
+        signers=(),
+        expired="2026-11-06T08:08:01Z",
+    )
+    lock = replace(fresh_debs(), releases=(release,))
+
+    assert stale_deb_reasons("trixie", BASE.model_copy(update={"allow_expired": True}), "amd64", lock) == ()
+    (reason,) = stale_deb_reasons("trixie", BASE, "amd64", lock)
+    assert reason.startswith(
+        "it was made from a Release of debian trixie that had expired on 2026-11-06T08:08:01Z"
+    )
+    assert reason.endswith("base trixie no longer says `allow_expired: true`")
+
+
 def test_another_python_of_the_base_is_told_once() -> None:
     base = BASE.model_copy(update={"python": "3.14", "packages": ["python3.14", "tini"]})
 

@@ -19,7 +19,7 @@ from trainyard.files import write_atomic
 from trainyard.lock.changes import Change, changes
 from trainyard.lock.debian import lock_base, render_deb_lock
 from trainyard.lock.freshness import stale_deb_reasons
-from trainyard.lock.model import LockedDeb, LockedWheel, WheelLock
+from trainyard.lock.model import DebLock, LockedDeb, LockedWheel, WheelLock
 from trainyard.lock.render import render_wheel_lock
 from trainyard.lock.resolve import resolve_wheels
 from trainyard.matrix.model import Target
@@ -114,16 +114,28 @@ def _lock_base(workspace: Workspace, target: Target, arch: str, path: Path, *, u
         store=workspace.store,
         now=workspace.now(),
         review=_review,
+        before=old,
     )
-    if old is not None and (new.debs, new.inputs) == (old.debs, old.inputs):
+    if old is not None and _same_packages(new, old):
         # Only the archive's date moved; the packages did not, so the lock and all that is built from it stay.
         return LockResult(lock=workspace.project.relative(path), outcome="unchanged")
     write_atomic(path, render_deb_lock(workspace.project, new).encode())
     return LockResult(
         lock=workspace.project.relative(path),
-        outcome=f"{len(new.debs)} packages",
+        outcome=f"{len(new.debs)} packages{_accepted(new)}",
         moved=changes(old, new.debs),
     )
+
+
+def _same_packages(new: DebLock, old: DebLock) -> bool:
+    """Whether only dates differ; a lock that is no longer from an expired Release is worth writing, too."""
+    return (new.debs, new.inputs) == (old.debs, old.inputs) and bool(new.expired) == bool(old.expired)
+
+
+def _accepted(lock: DebLock) -> str:
+    """What matrix.yaml let pass, so that nobody overlooks it."""
+    suites = [f"{release.suite} (until {release.expired})" for release in lock.expired]
+    return f", from expired Releases, as matrix.yaml allows: {', '.join(suites)}" if suites else ""
 
 
 def _review(deb: LockedDeb, path: Path) -> list[str]:

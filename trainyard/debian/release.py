@@ -14,6 +14,7 @@ from trainyard.lock.model import Release
 
 LIMIT = 16 << 20
 COMPONENT = "main"
+_RFC3339 = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ def fetch_release(
     arch: str,
     keys: TrustedKeys,
     now: datetime,
+    allow_expired: bool = False,
 ) -> SuiteIndex:
     """Fetch and verify `<archive>/dists/<suite>/InRelease`; `now` is compared with its Valid-Until."""
     what = f"InRelease of {archive} {suite}"
@@ -66,23 +68,37 @@ def fetch_release(
         signers=signed.signers,
         sha256=sha256_hex(document),
         now=now,
+        allow_expired=allow_expired,
     )
 
 
 def parse_release(
-    text: str, *, archive: str, suite: str, arch: str, signers: tuple[str, ...], sha256: str, now: datetime
+    text: str,
+    *,
+    archive: str,
+    suite: str,
+    arch: str,
+    signers: tuple[str, ...],
+    sha256: str,
+    now: datetime,
+    allow_expired: bool = False,
 ) -> SuiteIndex:
-    """What a Release file says, held against what was asked for; InputError if it is another's or expired."""
+    """What a Release file says, held against what was asked for; InputError if it is another's or expired.
+
+    With `allow_expired` the date that it was good until is recorded instead.
+    """
     what = f"InRelease of {archive} {suite}"
     fields, files = _read(text)
     names = (fields.get("Codename", ""), fields.get("Suite", ""))
     if suite not in names:
         raise InputError(f"{what} is for Codename {names[0]!r}, Suite {names[1]!r}")
     date = _instant(fields, "Date", what)
-    if "Valid-Until" in fields and _instant(fields, "Valid-Until", what) < now:
+    expired = _expired(fields, what, now)
+    if expired and not allow_expired:
         raise InputError(
             f"{what} was valid until {fields['Valid-Until']}: this mirror is behind",
-            hint="use another one: TRAINYARD_DEBIAN_MIRROR=URL invoke lock; or correct this machine's clock",
+            hint="use another one: TRAINYARD_DEBIAN_MIRROR=URL invoke lock; correct this machine's clock; or accept "
+            "it: `allow_expired: true` of the base in matrix.yaml (docs/troubleshooting.md, An expired Release)",
         )
     name = f"{COMPONENT}/binary-{arch}/Packages.xz"
     if name not in files:
@@ -96,8 +112,9 @@ def parse_release(
             archive=archive,
             suite=suite,
             sha256=sha256,
-            date=date.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            date=date.strftime(_RFC3339),
             signers=signers,
+            expired=expired,
         ),
         index=IndexFile(path=f"{folder}/{path}", sha256=digest, size=size),
     )
@@ -117,6 +134,14 @@ def _read(text: str) -> tuple[dict[str, str], dict[str, tuple[str, int]]]:
             if len(parts) == 3 and is_sha256(parts[0]) and parts[1].isdecimal():
                 files[parts[2]] = (parts[0], int(parts[1]))
     return fields, files
+
+
+def _expired(fields: dict[str, str], what: str, now: datetime) -> str:
+    """The instant of a Valid-Until that has passed, RFC 3339; else nothing."""
+    if "Valid-Until" not in fields:
+        return ""
+    until = _instant(fields, "Valid-Until", what)
+    return until.strftime(_RFC3339) if until < now else ""
 
 
 def _instant(fields: dict[str, str], name: str, what: str) -> datetime:

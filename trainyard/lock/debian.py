@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import chain
@@ -15,8 +15,8 @@ from trainyard.debian.signature import DEBIAN_KEYS, TrustedKeys
 from trainyard.debian.solve import Closure, solve
 from trainyard.digest import canonical_json, sha256_hex
 from trainyard.download import Downloader
-from trainyard.errors import LockError
-from trainyard.lock.model import FORMAT, DebLock, LockedDeb
+from trainyard.errors import InputError, LockError
+from trainyard.lock.model import FORMAT, DebLock, LockedDeb, Release
 from trainyard.matrix.model import Base
 from trainyard.paths import Project
 from trainyard.store import Store
@@ -53,17 +53,28 @@ def lock_base(
     now: datetime,
     keys: TrustedKeys = DEBIAN_KEYS,
     review: Review | None = None,
+    before: DebLock | None = None,
 ) -> DebLock:
     """Resolve a base against the archive's present state; the same state gives the same lock.
 
     `mirror` is the parent URL of `debian/` and `debian-security/`, ending in `/`; `now` (UTC) is held against
-    Valid-Until. `review` is asked about every locked package, downloaded into the store and verified; the
-    LockError lists all that it says.
+    Valid-Until, and an expired Release that the base allows against the one of `before`. `review` is asked about
+    every locked package, downloaded into the store and verified; the LockError lists all that it says.
     """
     suites = [
-        fetch_release(downloader, mirror=mirror, archive=archive, suite=suite, arch=arch, keys=keys, now=now)
+        fetch_release(
+            downloader,
+            mirror=mirror,
+            archive=archive,
+            suite=suite,
+            arch=arch,
+            keys=keys,
+            now=now,
+            allow_expired=base.allow_expired,
+        )
         for archive, suite in suites_of(base.suite)
     ]
+    _check_not_older([suite.release for suite in suites], before)
     indexes = chain.from_iterable(_index(suite, downloader, mirror, store) for suite in suites)
     closure = solve(indexes, base.packages, arch=arch)
     _check_python(base_name, base, closure)
@@ -102,6 +113,19 @@ def _index(suite: SuiteIndex, downloader: Downloader, mirror: str, store: Store)
     if not path.is_file():
         downloader.fetch(mirror + index.path, path, sha256=index.sha256, size=index.size)
     return read_index(path, archive=suite.release.archive)
+
+
+def _check_not_older(releases: Sequence[Release], before: DebLock | None) -> None:
+    """A Release without a term could be played back for ever: never one older than what was locked already."""
+    locked = {(one.archive, one.suite): one.date for one in before.releases} if before else {}
+    for release in releases:
+        known = locked.get((release.archive, release.suite), "")
+        if release.expired and release.date < known:
+            raise InputError(
+                f"InRelease of {release.archive} {release.suite} is of {release.date} and has expired, and the "
+                f"lock was made from a newer one, of {known}",
+                hint="this mirror is behind: keep the lock, or TRAINYARD_DEBIAN_MIRROR=URL invoke lock --upgrade",
+            )
 
 
 def _check_python(base_name: str, base: Base, closure: Closure) -> None:

@@ -40,6 +40,12 @@ def stale_deb_reasons(base_name: str, base: Base, arch: str, lock: DebLock) -> t
     suites = {release.suite for release in lock.releases}
     if suites and base.suite not in suites:
         reasons.append(f"it is of {', '.join(sorted(suites))}, and base {base_name} is {base.suite}")
+    if not base.allow_expired:
+        reasons += [
+            f"it was made from a Release of {release.archive} {release.suite} that had expired on {release.expired}, "
+            f"and base {base_name} no longer says `allow_expired: true`"
+            for release in lock.expired
+        ]
     if lock.deb(f"python{base.python}") is None:
         reasons.append(f"it has no python{base.python}, the Python of base {base_name}")
     if lock.inputs != deb_inputs(base_name, base, arch):

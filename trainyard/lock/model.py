@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
@@ -80,13 +81,17 @@ class LockedDeb:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A signed Release file that a deb lock was made from; `signers` are primary key fingerprints."""
+    """A signed Release file that a deb lock was made from; `signers` are primary key fingerprints.
+
+    `expired` is the instant that it was good until, RFC 3339, if that had passed when the lock was made.
+    """
 
     archive: str
     suite: str
     sha256: str
     date: str
     signers: tuple[str, ...]
+    expired: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,11 @@ class DebLock:
     inputs: str
     releases: tuple[Release, ...]
     debs: tuple[LockedDeb, ...]
+
+    @property
+    def expired(self) -> tuple[Release, ...]:
+        """The Releases that had expired, by matrix.yaml's leave."""
+        return tuple(release for release in self.releases if release.expired)
 
     def deb(self, name: str) -> LockedDeb | None:
         """The locked package of that name, if any."""
@@ -149,22 +159,30 @@ def parse_deb_lock(text: str, *, source: str) -> DebLock:
         name, version, sha256, size, path = match.groups()
         debs.append(LockedDeb(name=name, version=version, sha256=sha256, size=int(size), path=path))
     problems += _order_problems(source, [deb.name for deb in debs])
-    releases = []
-    for line in text.splitlines():
-        if line.startswith("# release: "):
-            archive, suite, sha256, date, *signers = line.removeprefix("# release: ").split()
-            releases.append(
-                Release(archive=archive, suite=suite, sha256=sha256, date=date, signers=tuple(signers))
-            )
     _raise(problems, source)
     return DebLock(
         base=header["base"],
         arch=header["architecture"],
         snapshot=header["snapshot"],
         inputs=header["inputs"],
-        releases=tuple(releases),
+        releases=tuple(_releases(text)),
         debs=tuple(debs),
     )
+
+
+def _releases(text: str) -> Iterator[Release]:
+    """The header's `release` lines, with what its `expired` lines say of them."""
+    rows = [line.removeprefix("# ").split() for line in text.splitlines() if line.startswith("# ")]
+    expired = {(row[1], row[2]): row[3] for row in rows if row[0] == "expired:"}
+    for archive, suite, sha256, date, *signers in (row[1:] for row in rows if row[0] == "release:"):
+        yield Release(
+            archive=archive,
+            suite=suite,
+            sha256=sha256,
+            date=date,
+            signers=tuple(signers),
+            expired=expired.get((archive, suite), ""),
+        )
 
 
 def _split(

@@ -66,6 +66,15 @@ class Base(_Frozen):
     mirror: str | None = None
     # Parent of `debian/<time>/`: what apt inside the image uses, and where vanished debs are found.
     snapshot: str
+    allow_expired: bool = Field(
+        default=False,
+        description=(
+            "Lock the base although its Release files are past their Valid-Until. That date keeps a mirror from "
+            "holding back updates for ever, so say true only for a suite whose mirror lags for a known reason: "
+            "the Release files of a testing suite are good for a week. The signature is checked all the same, a "
+            "Release older than the locked one is refused, and the lock's header records what was accepted."
+        ),
+    )
 
 
 class Index(_Frozen):
