@@ -159,7 +159,7 @@ def test_an_unknown_setuid_or_setgid_file_is_refused(tmp_path: Path, mode: int) 
 
     with pytest.raises(InputError, match=rf"pkg=1\.0-1: usr/bin/gain: setuid or setgid .{mode:o}.") as caught:
         list(archive.entries())
-    assert "reviewed.toml" in caught.value.hint
+    assert "reviewed*.toml" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from trainyard.bytecode.compile import bytecode_entries
 from trainyard.bytecode.python import ImagePython, image_python, python_debs, stdlib_sources
 from trainyard.debian.archive import DebArchive
 from trainyard.debian.facts import FACTS_FORMAT, DebFacts, deb_facts
+from trainyard.debian.review import reviewed_as
 from trainyard.debian.state import state_entries
 from trainyard.layers import ImageFile, LayerKind, LayerSpec
 from trainyard.lock.model import DebLock, LockedDeb, LockedWheel
@@ -81,6 +82,7 @@ class LayerSources:
             self.deb_facts(spec.debs),
             platform=Platform("linux", parameters["arch"]),
             sources=parameters["sources"],
+            table=reviewed_as(parameters["reviewed"]),
         )
 
     def _deb(self, deb: LockedDeb) -> DebArchive:

@@ -96,7 +96,12 @@ class Workspace:
         assert wheels is not None
         assert debs is not None
         return make_plan(
-            target, platform, wheels=wheels, debs=debs, payload=load_payload(), reviewed=reviewed_sha256()
+            target,
+            platform,
+            wheels=wheels,
+            debs=debs,
+            payload=load_payload(),
+            reviewed=reviewed_sha256(target.debian[1].suite),
         )
 
     def today(self) -> str:

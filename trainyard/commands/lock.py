@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from trainyard.commands.select import near
 from trainyard.debian.archive import DebArchive
-from trainyard.debian.review import problems, refusals
+from trainyard.debian.review import Reviewed, problems, refusals, reviewed
 from trainyard.errors import TrainyardError, UsageError
 from trainyard.files import write_atomic
 from trainyard.lock.changes import Change, changes
@@ -113,7 +113,7 @@ def _lock_base(workspace: Workspace, target: Target, arch: str, path: Path, *, u
         mirror=workspace.mirror(target),
         store=workspace.store,
         now=workspace.now(),
-        review=_review,
+        review=partial(_review, table=reviewed(base.suite)),
         before=old,
     )
     if old is not None and _same_packages(new, old):
@@ -138,9 +138,9 @@ def _accepted(lock: DebLock) -> str:
     return f", from expired Releases, as matrix.yaml allows: {', '.join(suites)}" if suites else ""
 
 
-def _review(deb: LockedDeb, path: Path) -> list[str]:
+def _review(deb: LockedDeb, path: Path, *, table: Reviewed) -> list[str]:
     archive = DebArchive(path, name=deb.name, version=deb.version)
-    return [*problems(archive), *refusals(archive)]
+    return [*problems(archive, table=table), *refusals(archive)]
 
 
 def _lock_wheels(

@@ -14,7 +14,7 @@ from trainyard.debian.ar import ArMember, ar_members
 from trainyard.debian.compressed import Bounded, tar_stream
 from trainyard.debian.control import Control
 from trainyard.debian.filters import excluded
-from trainyard.debian.review import reviewed
+from trainyard.debian.review import privileged
 from trainyard.digest import CHUNK
 from trainyard.errors import InputError
 from trainyard.oci.directories import DEFAULT, Attributes, attributes_of
@@ -155,7 +155,7 @@ class DebArchive:
         return InputError(
             f"{self.origin}: {problem}",
             hint="`invoke clean --inputs` and build again if it is damaged; else leave the package out, "
-            "or review it in trainyard/debian/reviewed.toml",
+            "or review it in trainyard/debian/reviewed*.toml",
         )
 
 
@@ -194,7 +194,7 @@ def _attributes(path: str, kind: Kind, own: Attributes) -> Attributes:
             )
         return wanted
     if own.mode & 0o6000 and kind is Kind.FILE:
-        privilege = reviewed().privileged.get(path)
+        privilege = privileged().get(path)
         if privilege is None:
             raise InputError(f"{path}: setuid or setgid ({own.mode:o}), and not reviewed")
         return own if privilege.keep else Attributes(own.mode & 0o777, own.uid, own.gid)

@@ -1,7 +1,9 @@
-"""The reviewed table: what each maintainer script would have done, and how we make it so.
+"""The reviewed tables: what each maintainer script would have done, and how we make it so.
 
 reviewed.toml has, per package and script, the sha256 of the scripts that somebody read, and their effects as
-data. A script with another hash stops `invoke lock`, by name, until somebody has read it.
+data. A script with another hash stops `invoke lock`, by name, until somebody has read it. Where a suite has a table
+of its own (reviewed-forky.toml), its rows stand in front of those: what is read for one suite moves no image of
+another.
 """
 
 from __future__ import annotations
@@ -13,14 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainyard.debian.control import Control
+from trainyard.debian.control import INSTALL_SCRIPTS, Control
 from trainyard.digest import sha256_hex
-from trainyard.errors import InputError
+from trainyard.errors import InputError, LockError
 
 if TYPE_CHECKING:
     from trainyard.debian.archive import DebArchive
 
-_TABLE = Path(__file__).parent / "reviewed.toml"
+_FOLDER = Path(__file__).parent
+_COMMON = _FOLDER / "reviewed.toml"
+_OWN = "reviewed-{}.toml"
+_SECTIONS = ("scripts", "triggers", "privileged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,7 @@ class Privilege:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewed:
-    """The table: scripts by (package, script name), triggers that may be activated, privileged files."""
+    """A table: scripts by (package, script name), triggers that may be activated, privileged files."""
 
     scripts: Mapping[tuple[str, str], Script]
     triggers: Mapping[str, str]
@@ -72,27 +77,61 @@ class Reviewed:
 
 
 @functools.cache
-def reviewed() -> Reviewed:
-    """The table in reviewed.toml."""
-    return parse_reviewed(_TABLE.read_text(encoding="utf-8"))
+def reviewed(suite: str) -> Reviewed:
+    """The table of a suite (`trixie`): the common one, behind the suite's own rows if it has any."""
+    tables = [parse_reviewed(path.read_text("utf-8")) for path in _files(suite)]
+    return Reviewed(
+        scripts={key: row for table in tables for key, row in table.scripts.items()},
+        triggers={name: why for table in tables for name, why in table.triggers.items()},
+        privileged={path: privilege for table in tables for path, privilege in table.privileged.items()},
+    )
 
 
 @functools.cache
-def reviewed_sha256() -> str:
-    """Hex sha256 of the table, for keys of what is made from it."""
-    return sha256_hex(_TABLE.read_bytes())
+def reviewed_sha256(suite: str) -> str:
+    """Hex sha256 of what is reviewed for a suite, for keys of what is made from it."""
+    return sha256_hex(b"".join(path.read_bytes() for path in _files(suite)))
+
+
+def reviewed_as(sha256: str) -> Reviewed:
+    """The table with that hash; LockError if it has changed since the plan was made."""
+    for suite in suites():
+        if reviewed_sha256(suite) == sha256:
+            return reviewed(suite)
+    raise LockError(
+        f"no table of reviewed scripts has sha256 {sha256} any more", hint="run the command again"
+    )
+
+
+def suites() -> tuple[str, ...]:
+    """The suites with a table of their own, and "" for all others."""
+    names = (path.stem.partition("-")[2] for path in _FOLDER.glob(_OWN.format("*")))
+    return ("", *sorted(names))
+
+
+@functools.cache
+def privileged() -> Mapping[str, Privilege]:
+    """What becomes of each setuid and setgid file, whatever the suite: one path, one answer."""
+    return {path: one for suite in suites() for path, one in reviewed(suite).privileged.items()}
+
+
+def _files(suite: str) -> tuple[Path, ...]:
+    own = _FOLDER / _OWN.format(suite)
+    return (_COMMON, own) if suite and own.is_file() else (_COMMON,)
 
 
 def parse_reviewed(text: str) -> Reviewed:
-    """The table from its TOML; TypeError or KeyError for keys that it cannot have."""
+    """One table from its TOML; TypeError or KeyError for keys that it cannot have."""
     table = tomllib.loads(text)
+    if unknown := sorted(set(table) - set(_SECTIONS)):
+        raise KeyError(unknown[0])
     scripts = {
         (package, name): _script(row)
-        for package, rows in table["scripts"].items()
+        for package, rows in table.get("scripts", {}).items()
         for name, row in rows.items()
     }
-    privileged = {path: Privilege(**row) for path, row in table["privileged"].items()}
-    return Reviewed(scripts=scripts, triggers=table["triggers"], privileged=privileged)
+    privileged = {path: Privilege(**row) for path, row in table.get("privileged", {}).items()}
+    return Reviewed(scripts=scripts, triggers=table.get("triggers", {}), privileged=privileged)
 
 
 def _script(row: Mapping[str, object]) -> Script:
@@ -110,9 +149,9 @@ def _script(row: Mapping[str, object]) -> Script:
     return Script(**fields, alternatives=alternatives)  # type: ignore[arg-type]
 
 
-def problems(deb: DebArchive, *, table: Reviewed | None = None) -> list[str]:
+def problems(deb: DebArchive, *, table: Reviewed) -> list[str]:
     """What of a package nobody has reviewed yet, each by package, script and hash; empty is good."""
-    return control_problems(deb.control, table=table or reviewed())
+    return control_problems(deb.control, table=table)
 
 
 def refusals(deb: DebArchive) -> list[str]:
@@ -144,8 +183,12 @@ def control_problems(control: Control, *, table: Reviewed) -> list[str]:
     return found
 
 
-def scripts_of(packages: Sequence[str], *, table: Reviewed) -> list[Script]:
-    """The reviewed scripts of those packages, by package, in the order in which dpkg runs them."""
-    order = {"config": 0, "preinst": 1, "postinst": 2}
-    keys = [key for key in table.scripts if key[0] in set(packages)]
-    return [table.scripts[key] for key in sorted(keys, key=lambda key: (key[0], order[key[1]]))]
+def scripts_of(controls: Sequence[Control], *, table: Reviewed) -> list[Script]:
+    """The reviewed scripts that those packages have, by package, in the order in which dpkg runs them."""
+    named = sorted(((one.fields.get("Package", "?"), one) for one in controls), key=lambda pair: pair[0])
+    return [
+        table.scripts[package, name]
+        for package, control in named
+        for name in INSTALL_SCRIPTS
+        if name in control.files and (package, name) in table.scripts
+    ]

@@ -11,7 +11,7 @@ from trainyard.debian.database import database_entries
 from trainyard.debian.facts import DebFacts
 from trainyard.debian.libraries import cache_entry
 from trainyard.debian.pam import pam_entries
-from trainyard.debian.review import Reviewed, Script, control_problems, reviewed, scripts_of
+from trainyard.debian.review import Reviewed, Script, control_problems, scripts_of
 from trainyard.errors import InputError, LockError
 from trainyard.oci.directories import attributes_of
 from trainyard.oci.entry import Entry, Kind, directory_entry, file_entry, symlink_entry
@@ -41,26 +41,25 @@ class _Base:
         except KeyError:
             raise InputError(
                 f"no package of the base ships {path}, which a reviewed script copies",
-                hint="`invoke lock`, then review the scripts it names in trainyard/debian/reviewed.toml",
+                hint="`invoke lock`, then review the scripts it names in trainyard/debian/reviewed*.toml",
             ) from None
 
 
 def state_entries(
-    packages: Sequence[DebFacts], *, platform: Platform, sources: str, table: Reviewed | None = None
+    packages: Sequence[DebFacts], *, platform: Platform, sources: str, table: Reviewed
 ) -> Iterator[Entry]:
-    """The state layer, sorted by path; `sources` is the text of apt's deb822 sources.
+    """The state layer, sorted by path; `sources` is the text of apt's deb822 sources, `table` that of the suite.
 
     LockError for a package with unreviewed scripts, InputError where a package is of another architecture, or
     a file that an effect needs is missing.
     """
-    table = table or reviewed()
     _check(packages, platform, table)
     base = _Base(
         packages=packages,
         platform=platform,
         members={path: member for package in packages for path, member in package.members.items()},
         contents={path: text for package in packages for path, text in package.contents.items()},
-        scripts=scripts_of([package.name for package in packages], table=table),
+        scripts=scripts_of([package.control for package in packages], table=table),
     )
     entries = [*_own_entries(sources), *database_entries(packages, platform), *_script_entries(base)]
     return (replace(entry, origin=_ORIGIN) for entry in sorted(entries, key=lambda entry: entry.path))
@@ -71,7 +70,7 @@ def _check(packages: Sequence[DebFacts], platform: Platform, table: Reviewed) ->
     if found:
         raise LockError(
             "\n".join(found),
-            hint="read the scripts, add rows to trainyard/debian/reviewed.toml, then `invoke lock`",
+            hint="read the scripts, add rows to trainyard/debian/reviewed*.toml, then `invoke lock`",
         )
     for package in packages:
         if package.architecture not in (platform.arch, "all"):
