@@ -20,6 +20,7 @@ COMMANDS = (
     "check",
     "clean",
     "list",
+    "load",
     "lock",
     "parity",
     "plan",
@@ -69,7 +70,7 @@ def test_every_flag_of_a_command_is_explained(invoke: Invoke, command: str) -> N
 # Exit 2: a value that we reject
 
 
-@pytest.mark.parametrize("command", ["plan", "build", "smoke", "verify", "parity", "lock"])
+@pytest.mark.parametrize("command", ["plan", "build", "smoke", "load", "verify", "parity", "lock"])
 def test_an_unknown_target_is_exit_2_with_a_near_miss_and_no_traceback(invoke: Invoke, command: str) -> None:
     done = invoke(command, "--target", "cuda13.3")
 
@@ -118,6 +119,14 @@ def test_an_unknown_platform_is_exit_2_and_the_known_ones_are_named(invoke: Invo
     [
         (("lock", "--until", "yesterday"), "--until 'yesterday' is no date"),
         (("lock", "--package", "nunpy"), "no locked wheel is called 'nunpy' (did you mean 'numpy'?)"),
+        (("smoke", "--runner", "dokcer"), "unknown runner 'dokcer' (did you mean 'docker'?)"),
+        (("smoke", "--profile", "hostil"), "unknown profile 'hostil' (did you mean 'hostile'?)"),
+        (("smoke", "--engine", "kaniko"), "unknown engine 'kaniko'"),
+        (("load", "--into", "pod"), "unknown engine 'pod' (did you mean 'podman'?)"),
+        (("build", "--contexts", "there"), "--builder, --no-cache and --contexts are for Docker's build"),
+        (("build", "--no-cache"), "--builder, --no-cache and --contexts are for Docker's build"),
+        (("build", "--engine", "docker", "--record"), "the golden record is of the assembler's image"),
+        (("build", "--engine", "docker", "--compression", "xz"), "unknown compression 'xz'"),
     ],
 )
 def test_a_value_that_cannot_be_is_exit_2(invoke: Invoke, words: tuple[str, ...], message: str) -> None:

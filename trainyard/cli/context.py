@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard.commands.edge import chosen
-from trainyard.errors import UsageError
+from trainyard.errors import UsageError, near
 from trainyard.paths import Project
 from trainyard.platforms import Platform
 from trainyard.settings import settings_from
@@ -67,8 +67,11 @@ def cells(
 
 def known_engine(name: str) -> str:
     """`oci` or `docker`; UsageError otherwise."""
-    if name not in ("oci", "docker"):
-        raise UsageError(f"unknown engine {name!r}", hint="--engine oci or --engine docker")
+    engines = ("oci", "docker")
+    if name not in engines:
+        raise UsageError(
+            f"unknown engine {name!r}{near(name, engines)}", hint="--engine oci or --engine docker"
+        )
     return name
 
 

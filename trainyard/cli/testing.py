@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trainyard.cli.context import JSON, TARGET, cells, workspace
+from trainyard.cli.context import JSON, TARGET, cells, known_engine, workspace
 from trainyard.commands.edge import command, emit
 from trainyard.errors import TrainyardError
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
         **TARGET,
         "only": "Run this check only; may repeat.",
         "require_device": "A check that finds no device fails instead of being skipped.",
-        "runner": "auto or native.",
+        "runner": "auto (native where it works, else docker, else podman), native, docker or podman.",
+        "profile": "normal, or hostile: an unknown uid without capabilities on a read-only root.",
+        "engine": "Whose image of dist/: oci, our own assembler's, or docker, BuildKit's.",
     },
 )
 def smoke(
@@ -30,15 +32,21 @@ def smoke(
     platform: str = "",
     require_device: bool = False,
     runner: str = "auto",
+    profile: str = "normal",
+    engine: str = "oci",
     json: bool = False,
 ) -> None:
     """Run the checks inside built images."""
     from trainyard.commands.smoke import SmokeRequest, smoke_all
+    from trainyard.runner.choose import known_runner
+    from trainyard.smoke.profiles import profile_named
     from trainyard.smoke.run import SmokeOptions
 
+    options = SmokeOptions(
+        only=tuple(only), require_device=require_device, confinement=profile_named(profile)
+    )
+    request = SmokeRequest(runner=known_runner(runner), engine=known_engine(engine), options=options)
     space, display = workspace()
-    options = SmokeOptions(only=tuple(only), require_device=require_device)
-    request = SmokeRequest(runner=runner, options=options)
     reports = smoke_all(space, cells(space, target, platform), request, display)
     if json:
         emit({"schema": 1, "reports": [report.to_document() for report in reports]})

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainyard.buildx import Docker, ImageBuild
 from trainyard.commands.contexts import prepare_contexts
 from trainyard.commands.display import Display
 from trainyard.commands.render import context_differences
+from trainyard.commands.smoke import smoke_fresh
 from trainyard.dockerfile import epoch
 from trainyard.errors import ReproducibilityError, SpaceError
 from trainyard.matrix.model import Target
+from trainyard.oci.codec import codec
 from trainyard.oci.layout import LayoutImage, read_layout
 from trainyard.plan import Plan
 from trainyard.platforms import Platform
+from trainyard.report import Report
 from trainyard.workspace import Workspace
 
 _MARGIN = 1 << 30
@@ -24,22 +27,27 @@ _MARGIN = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerRequest:
-    """The layers' compression; which buildx builder, empty for the current one; whether it may use its cache."""
+    """The layers' compression; which buildx builder, empty for the current one; whether it may use its cache.
+
+    `smoke`: whether to test what came of it.
+    """
 
     compression: str = "zstd"
     builder: str = ""
     use_cache: bool = True
+    smoke: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerOutcome:
-    """An image that Docker built: its plan, the layout folder that holds it, and how long it took."""
+    """An image that Docker built: its plan, its layout folder, how long it took, its report if it was tested."""
 
     plan: Plan
     image: LayoutImage
     layout: Path
     builder: str
     seconds: float
+    report: Report | None = None
 
     def document(self) -> dict[str, object]:
         """The image's part of `invoke build --json`."""
@@ -58,16 +66,31 @@ class DockerOutcome:
             "size": sum(layer.size for layer in self.image.layers),
             "layout": str(self.layout),
             "seconds": {"build": round(self.seconds, 3)},
+            "report": None if self.report is None else self.report.to_document(),
         }
 
 
 def build_all_docker(
     workspace: Workspace, cells: Sequence[tuple[Target, Platform]], request: DockerRequest, display: Display
 ) -> tuple[DockerOutcome, ...]:
-    """Build each image in turn."""
+    """Build and test each image in turn.
+
+    Errors: UsageError for an unknown compression; RunnerError when Docker or its builder cannot; SpaceError;
+    ReproducibilityError when images/ is not as rendered.
+    """
+    codec(request.compression)
     docker = Docker.find(workspace.settings.environ)
     builder = docker.check(request.builder)
-    return tuple(_build(workspace, *cell, request, display, docker, builder) for cell in cells)
+    outcomes = []
+    for target, platform in cells:
+        outcome = _build(workspace, target, platform, request, display, docker, builder)
+        if request.smoke:
+            report = smoke_fresh(
+                workspace, target.name, platform, outcome.layout, outcome.image.digest, display
+            )
+            outcome = replace(outcome, report=report)
+        outcomes.append(outcome)
+    return tuple(outcomes)
 
 
 def _build(

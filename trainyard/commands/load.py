@@ -32,6 +32,15 @@ class Loaded:
     seconds: float
 
 
+def known_store(name: str) -> str:
+    """One of ENGINES; UsageError otherwise."""
+    if name not in ENGINES:
+        raise UsageError(
+            f"unknown engine {name!r}{near(name, ENGINES)}", hint=f"--into is {' or '.join(ENGINES)}"
+        )
+    return name
+
+
 def load_all(
     workspace: Workspace, cells: Sequence[tuple[Target, Platform]], engine: str, display: Display
 ) -> tuple[Loaded, ...]:
@@ -47,17 +56,13 @@ def load_all(
 def _find(name: str, workspace: Workspace) -> ImageStore:
     environ = workspace.settings.environ
     # Each is imported only when asked for: the docker SDK takes most of a second.
-    if name == "docker":
+    if known_store(name) == "docker":
         from trainyard.runner.engine import connect
 
-        return connect(environ)
-    if name == "podman":
-        from trainyard.runner.podman import Podman
+        return connect(environ, otherwise="invoke load --into podman")
+    from trainyard.runner.podman import Podman
 
-        return Podman.find(environ)
-    raise UsageError(
-        f"unknown engine {name!r}{near(name, ENGINES)}", hint=f"--engine is {' or '.join(ENGINES)}"
-    )
+    return Podman.find(environ)
 
 
 def _load(

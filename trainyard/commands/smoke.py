@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from trainyard.build import BuiltImage
 from trainyard.commands.display import Display
@@ -37,33 +38,38 @@ def smoke_all(
 
 
 def smoke_built(workspace: Workspace, built: BuiltImage, display: Display) -> Report:
-    """Test an image that was just built; a report of the very same image stands, and nothing is run again."""
+    """Test an image that was just assembled; see `smoke_fresh`."""
     plan = built.plan
-    report = _standing_report(built)
-    if report is None:
-        content = sum(layer.record.content_size for layer in built.layers)
-        with display.testing(f"{plan.target} {plan.platform}") as on_line:
-            report = smoke_layout(
-                built.layout,
-                SmokeOptions(),
-                target=plan.target,
-                platform=plan.platform,
-                store=workspace.store,
-                host=workspace.host,
-                environ=workspace.settings.environ,
-                content_size=content,
-                on_line=on_line,
-            )
-    print_report(report, display.console)
-    return report
+    content = sum(layer.record.content_size for layer in built.layers)
+    return smoke_fresh(
+        workspace, plan.target, plan.platform, built.layout, built.image.digest, display, content_size=content
+    )
 
 
-def _standing_report(built: BuiltImage) -> Report | None:
+def smoke_fresh(
+    workspace: Workspace,
+    target: str,
+    platform: Platform,
+    layout: Path,
+    digest: str,
+    display: Display,
+    *,
+    content_size: int | None = None,
+) -> Report:
+    """Test what a build left in `layout`; a report of the very same image stands, and nothing is run again."""
+    standing = _standing_report(layout, digest)
+    if standing is None:
+        return _run(workspace, target, platform, layout, SmokeRequest(), display, content_size)
+    print_report(standing, display.console)
+    return standing
+
+
+def _standing_report(layout: Path, digest: str) -> Report | None:
     try:
-        report = last_report(built.layout)
+        report = last_report(layout)
     except TrainyardError:
         return None
-    return report if report is not None and report.ok and report.digest == built.image.digest else None
+    return report if report is not None and report.ok and report.digest == digest else None
 
 
 def _smoke(
@@ -76,16 +82,29 @@ def _smoke(
             f"{workspace.project.relative(layout)} is not there: {target.name} {platform} is not built",
             hint=f"invoke build --target {target.name} --platform {platform}{how}",
         )
-    with display.testing(f"{target.name} {platform}") as on_line:
+    return _run(workspace, target.name, platform, layout, request, display)
+
+
+def _run(
+    workspace: Workspace,
+    target: str,
+    platform: Platform,
+    layout: Path,
+    request: SmokeRequest,
+    display: Display,
+    content_size: int | None = None,
+) -> Report:
+    with display.testing(f"{target} {platform}") as on_line:
         report = smoke_layout(
             layout,
             request.options,
-            target=target.name,
+            target=target,
             platform=platform,
             store=workspace.store,
             host=workspace.host,
             environ=workspace.settings.environ,
             runner=request.runner,
+            content_size=content_size,
             on_line=on_line,
         )
     print_report(report, display.console)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainyard.digest import hex_of, read_chunks
+from trainyard.digest import hex_of, read_chunks, sha256_file
 from trainyard.errors import InputError, RunnerError
 from trainyard.oci.document import parse
 from trainyard.oci.layout import LAYOUT_VERSION, LayoutImage, read_layout
@@ -72,9 +72,10 @@ def find_loadable(layout: Path, platform: Platform, *, repository: str, zstd: bo
     if not zstd and any(layer.media_type.endswith("+zstd") for layer in image.layers):
         layout = layout.with_name(f"{layout.name}.gzip")
         if not layout.is_dir():
+            how = " --engine docker" if layout.name.endswith(".docker.gzip") else ""
             raise RunnerError(
                 "this engine is older than 23.0 and cannot read layers compressed with zstd",
-                hint=f"invoke build --platform {platform} --compression gzip",
+                hint=f"invoke build --target {repository} --platform {platform}{how} --compression gzip",
             )
         image = _read(layout, platform)
     tag = ".".join(filter(None, (_version(image), layout.name.partition(".")[2])))
@@ -101,6 +102,19 @@ def stream(loadable: Loadable, on_bytes: Callable[[int], object] = lambda _count
             yield chunk
             on_bytes(len(chunk))
     yield _END
+
+
+def check_blobs(loadable: Loadable) -> None:
+    """InputError for a layer that is not what its digest says; for when an engine refused the image.
+
+    Engines check what they are given, and say in many ways that it is not what it should be.
+    """
+    for layer in loadable.image.layers:
+        if (found := sha256_file(layer.path)) != hex_of(layer.digest):
+            raise InputError(
+                f"{layer.path} is damaged: its sha256 is {found}",
+                hint="`invoke clean --layers --dist`, then `invoke build`: the file in the cache is the same one",
+            )
 
 
 def _read(layout: Path, platform: Platform) -> LayoutImage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,14 +18,13 @@ from docker.utils import kwargs_from_env
 from trainyard.buildx import unreachable
 from trainyard.errors import RunnerError
 from trainyard.platforms import Platform
-from trainyard.runner.archive import Loadable, stream
+from trainyard.runner.archive import Loadable, check_blobs, stream
 from trainyard.runner.refusals import not_ours, not_taken
 
 # Engine 23.0, the first that unpacks layers compressed with zstd.
 ZSTD_API = (1, 42)
 _PATIENCE = 60  # seconds for an answer
 _UNPACKING = 1800  # seconds without a word while it unpacks what it was given
-_WITHOUT = "invoke smoke --runner native"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,16 @@ class Engine:
         """See to it that the engine has the image under its name; whether anything had to be streamed.
 
         Errors: RunnerError when the engine does not take it, SpaceError when its disk is full, InputError when
-        it took it and has no image of that digest.
+        a layer is damaged, or it took the image and has none of that digest.
         """
         wanted = self.image_id(loadable)
         missing = not self._has(wanted)
         if missing:
-            self._send(loadable, on_bytes)
+            try:
+                self._send(loadable, on_bytes)
+            except BaseException:
+                self._forget(wanted)
+                raise
             if not self._has(wanted):
                 raise not_ours(str(self), loadable.name, wanted)
         repository, _, tag = loadable.name.rpartition(":")
@@ -78,22 +82,30 @@ class Engine:
         except ImageNotFound:
             return False
 
+    def _forget(self, image: str) -> None:
+        """Remove what is left of an image that was refused: containerd's store names it before it unpacks it."""
+        with contextlib.suppress(DockerException, requests.RequestException):
+            self.client.api.remove_image(image, force=True)
+
     def _send(self, loadable: Loadable, on_bytes: Callable[[int], object]) -> None:
         api = self.client.api
         before, api.timeout = api.timeout, _UNPACKING
         try:
             for message in api.load_image(stream(loadable, on_bytes)):
                 if "error" in message:
+                    check_blobs(loadable)
                     raise not_taken(str(self), str(message["error"]))
         except (APIError, requests.RequestException) as error:
+            check_blobs(loadable)
             raise not_taken(str(self), str(error)) from None
         finally:
             api.timeout = before
 
 
-def connect(environ: Mapping[str, str]) -> Engine:
+def connect(environ: Mapping[str, str], *, otherwise: str = "invoke smoke --runner native") -> Engine:
     """The engine that DOCKER_HOST, DOCKER_CONTEXT or the CLI's current context name, else the local socket's.
 
+    `otherwise` is the command that goes on without one.
     Errors: RunnerError when none answers, or it does not let us in.
     """
     # With an empty environment the SDK would look into this process's own.
@@ -107,7 +119,7 @@ def connect(environ: Mapping[str, str]) -> Engine:
         client = docker.DockerClient(version="auto", timeout=_PATIENCE, **where)
         version, info = client.version(), client.info()
     except (DockerException, requests.RequestException, OSError) as error:
-        raise unreachable(str(error), otherwise=_WITHOUT) from None
+        raise unreachable(str(error), otherwise=otherwise) from None
     return Engine(
         client=client,
         version=str(version["Version"]),

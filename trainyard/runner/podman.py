@@ -12,13 +12,13 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trainyard.errors import RunnerError
 from trainyard.oci.runnable import RunnableImage
 from trainyard.platforms import Platform
-from trainyard.runner.archive import Loadable, stream
+from trainyard.runner.archive import Loadable, check_blobs, stream
 from trainyard.runner.base import Command, Completed, Confinement
 from trainyard.runner.container import KILLED, Container
 from trainyard.runner.devices import EngineDevices
@@ -74,13 +74,13 @@ class Podman:
     def load(self, loadable: Loadable, *, on_bytes: Callable[[int], object] = lambda _count: None) -> bool:
         """See to it that podman has the image under its name; whether anything had to be streamed.
 
-        Errors: RunnerError when podman does not take it, SpaceError when its disk is full, InputError when it
-        took it and has no image of that digest.
+        Errors: RunnerError when podman does not take it, SpaceError when its disk is full, InputError when a layer
+        is damaged, or it took the image and has none of that digest.
         """
         image = self.image_id(loadable)
         missing = not self._has(image)
         if missing:
-            self._feed(stream(loadable, on_bytes))
+            self._feed(loadable, on_bytes)
             if not self._has(image):
                 raise not_ours(str(self), loadable.name, image)
         self.must("tag", image, loadable.name)
@@ -107,18 +107,19 @@ class Podman:
     def _has(self, image: str) -> bool:
         return self.ask("image", "exists", image).returncode == 0
 
-    def _feed(self, chunks: Iterable[bytes]) -> None:
+    def _feed(self, loadable: Loadable, on_bytes: Callable[[int], object]) -> None:
         with self.start("load", "--quiet") as process:
             assert process.stdin is not None
             assert process.stderr is not None
             # podman that has had enough says why; closing writes what was held back, into the same broken pipe.
             with contextlib.suppress(BrokenPipeError):
-                for chunk in chunks:
+                for chunk in stream(loadable, on_bytes):
                     process.stdin.write(chunk)
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
             said = process.stderr.read().decode("utf-8", "replace")
         if process.returncode != 0:
+            check_blobs(loadable)
             raise not_taken(str(self), said)
 
 
