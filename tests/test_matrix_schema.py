@@ -15,7 +15,7 @@ from trainyard.matrix.schema import DIALECT, schema_text
 
 ROOT = Path(__file__).parents[1]
 SCHEMA: dict[str, Any] = json.loads(schema_text())
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "null": type(None)}
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "null": type(None)}
 KNOWN = {
     "$defs", "$ref", "$schema", "additionalProperties", "anyOf", "const", "default", "description", "enum",
     "items", "minItems", "minProperties", "pattern", "properties", "propertyNames", "patternProperties",

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -178,6 +179,32 @@ def test_a_missing_lock_is_exit_1_with_the_command_that_makes_it(own: Path) -> N
     assert done.stdout == ""
     assert "lockfiles/cuda13.2/linux-amd64.txt is missing" in done.stderr
     assert done.stderr.rstrip().endswith("hint: invoke lock --target cuda13.2")
+
+
+@pytest.mark.parametrize("words", [("render", "--check"), ("lock", "--check")])
+def test_a_target_that_nobody_has_locked_yet_stops_no_other_unless_it_is_named(
+    own: Path, words: tuple[str, ...]
+) -> None:
+    shutil.rmtree(own / "lockfiles/xpu", ignore_errors=True)
+
+    every, named = Invoke(own)(*words), Invoke(own)(*words, "--target", "xpu")
+
+    assert every.returncode == 0, every.stderr
+    assert "not locked yet (invoke lock --target xpu)" in every.stderr
+    assert named.returncode == 1
+    assert "lockfiles/xpu/linux-amd64.txt is missing" in named.stderr
+
+
+@pytest.mark.parametrize("words", [("render", "--check"), ("lock", "--check")])
+def test_a_recorded_image_without_its_lock_is_a_problem_named_or_not(
+    own: Path, words: tuple[str, ...]
+) -> None:
+    (own / "lockfiles/cuda13.2/linux-amd64.txt").unlink()
+
+    done = Invoke(own)(*words)
+
+    assert done.returncode == 1
+    assert "lockfiles/cuda13.2/linux-amd64.txt is missing" in done.stderr
 
 
 def test_a_stale_lock_is_exit_1_with_its_reasons(own: Path) -> None:

@@ -68,6 +68,17 @@ class Workspace:
             return None
         return parse_deb_lock(path.read_text("utf-8"), source=self.project.relative(path))
 
+    def is_begun(self, target: Target, platform: Platform) -> bool:
+        """Whether git has anything of that image: a wheel lock, or a golden record that misses its lock.
+
+        Otherwise it is declared, and waits for somebody who can reach its index.
+        """
+        project = self.project
+        return any(
+            path.is_file()
+            for path in (project.wheel_lock(target.name, platform), project.golden(target.name, platform))
+        )
+
     def lock_problems(self, target: Target, platform: Platform) -> tuple[str, ...]:
         """Every reason why the locks of an image cannot be used; empty when they can."""
         wheels = self.read_wheel_lock(target, platform)

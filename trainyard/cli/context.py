@@ -65,6 +65,16 @@ def cells(
     ]
 
 
+def begun(
+    space: Workspace, found: Sequence[tuple[Target, Platform]], names: Sequence[str]
+) -> list[tuple[Target, Platform]]:
+    """Without `--target`: the cells that git has anything of; the others are said, and stop nothing."""
+    for target, platform in found:
+        if not names and not space.is_begun(target, platform):
+            space.say(f"{target.name} {platform}: not locked yet (invoke lock --target {target.name})")
+    return [cell for cell in found if names or space.is_begun(*cell)]
+
+
 def known_engine(name: str) -> str:
     """`oci` or `docker`; UsageError otherwise."""
     engines = ("oci", "docker")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainyard.cli.context import JSON, TARGET, cells, known_engine, workspace
+from trainyard.cli.context import JSON, TARGET, begun, cells, known_engine, workspace
 from trainyard.commands.edge import command, emit
 from trainyard.errors import TrainyardError, UsageError
 
@@ -35,7 +35,8 @@ def render(
     from trainyard.commands.render import render_all
 
     space, _display = workspace()
-    results = render_all(space, cells(space, target, platform, every=True), check=check)
+    chosen_cells = begun(space, cells(space, target, platform, every=True), target)
+    results = render_all(space, chosen_cells, check=check)
     if json:
         emit({"schema": 1, "images": [dataclasses.asdict(result) for result in results]})
     changed = [result for result in results if result.differences]

@@ -60,7 +60,7 @@ def lock(
     space, _display = workspace()
     targets = select_targets(space.matrix, chosen(target), every=True)
     if check:
-        results = check_locks(space, targets)
+        results = check_locks(space, targets, named=bool(target))
     else:
         results = write_locks(space, targets, LockRequest(upgrade=upgrade, package=package, until=until))
     if json:

@@ -14,17 +14,24 @@ from trainyard.platforms import Platform
 from trainyard.workspace import Workspace
 
 
-def check_locks(workspace: Workspace, targets: Sequence[Target]) -> tuple[LockResult, ...]:
-    """Write nothing; one result for each target and platform, with every problem of both of its locks."""
+def check_locks(
+    workspace: Workspace, targets: Sequence[Target], *, named: bool = True
+) -> tuple[LockResult, ...]:
+    """Write nothing; one result for each target and platform, with every problem of both of its locks.
+
+    Where a target was not `named`, one that nobody has locked yet is said, and is no problem.
+    """
     with workspace.store.exclusive():
-        return tuple(_check_all(workspace, targets))
+        return tuple(_check_all(workspace, targets, named=named))
 
 
-def _check_all(workspace: Workspace, targets: Sequence[Target]) -> Iterator[LockResult]:
+def _check_all(workspace: Workspace, targets: Sequence[Target], *, named: bool) -> Iterator[LockResult]:
     for target in targets:
         for platform in target.platforms:
             name = workspace.project.relative(workspace.project.wheel_lock(target.name, platform))
-            if stale := workspace.lock_problems(target, platform):
+            if not named and not workspace.is_begun(target, platform):
+                yield LockResult(lock=name, outcome=f"not locked yet (invoke lock --target {target.name})")
+            elif stale := workspace.lock_problems(target, platform):
                 yield LockResult(
                     lock=name, outcome="stale", problems=stale, hint=f"invoke lock --target {target.name}"
                 )

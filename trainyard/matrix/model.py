@@ -86,12 +86,14 @@ class Index(_Frozen):
 
 
 class Requires(_Frozen):
-    """What the host must have; version specifiers (PEP 440)."""
+    """What the host must have: version specifiers (PEP 440), and kernel modules."""
 
     driver: str | None = None
     kernel: str | None = None
     glibc: str | None = None
     macos: str | None = None
+    # Kernel modules, any one of which drives the accelerator.
+    modules: list[Name] | None = Field(default=None, min_length=1)
 
 
 class TargetSpec(_Frozen):
