@@ -1,6 +1,6 @@
 """One contract, three runners: the checks of an image cannot tell which one runs them.
 
-docker needs an engine (`eval "$(.ci/engine start)"`), podman Debian's podman and runc.
+docker needs an engine (`eval "$(.ci/engine start)"`), the old one `.ci/engine --old`; podman Debian's podman and runc.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from tests.support import engines, runners
-from tests.support.layouts import write_layout
+from tests.support.layouts import Layer, write_layout
+from tests.support.layouts import layer as make_layer
 from tests.support.pythonimage import CONFIG, PYTHON, base_layer, files_layer
 from tests.support.runners import HOST
 from tests.test_runner_native import can_unshare
@@ -72,12 +74,20 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert HOST is not None
     where = tmp_path_factory.mktemp("image") / HOST.slug
     config = {**CONFIG, "Entrypoint": [PYTHON, "/opt/entry.py"], "Cmd": [PYTHON, "-c", "print('default')"]}
-    top = files_layer({"opt/entry.py": ENTRY, "etc/hosts": HOSTS})
-    write_layout(where, [base_layer(), top], config=config, architecture=HOST.arch)
+    files = {"opt/entry.py": ENTRY, "etc/hosts": HOSTS}
+    write_layout(where, [base_layer(), files_layer(files)], config=config, architecture=HOST.arch)
+    gzipped = [repacked(one) for one in (base_layer(), files_layer(files))]
+    write_layout(where.with_name(f"{where.name}.gzip"), gzipped, config=config, architecture=HOST.arch)
     return where
 
 
-@pytest.fixture(scope="module", params=["native", "docker", "podman"])
+def repacked(one: Layer) -> Layer:
+    """The same tar for an engine from before zstd layers."""
+    with zstandard.ZstdDecompressor().stream_reader(one.blob) as reader:
+        return make_layer(reader.read(), compression="gzip")
+
+
+@pytest.fixture(scope="module", params=["native", "docker", "old docker", "podman"])
 def yard(
     request: pytest.FixtureRequest, layout: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Yard]:
@@ -86,12 +96,14 @@ def yard(
         environ = engines.SETTINGS.environ
         if request.param == "native" and not can_unshare(as_root=os.geteuid() == 0):
             pytest.skip("this host lets us make no namespaces")
-        if request.param == "docker":
-            client = runners.docker_engine().client
+        if request.param == "old docker":
+            environ = {**environ, "DOCKER_HOST": engines.old_host()}
+        if request.param.endswith("docker"):
+            client = runners.docker_engine(environ).client
         if request.param == "podman":
             environ = stack.enter_context(runners.podman_environ())
             runners.podman(environ)
-        opened = open_runner(request.param, runners.candidate(layout, store, environ))
+        opened = open_runner(request.param.removeprefix("old "), runners.candidate(layout, store, environ))
         yield Yard(opened.runner)
         if isinstance(opened.runner, DockerRunner):
             client.images.remove(opened.runner.image_id, force=True)
@@ -362,7 +374,10 @@ def test_a_program_that_is_not_there_is_an_error_with_its_name(yard: Yard) -> No
 
 
 def test_the_report_s_facts_are_the_image_s(yard: Yard, layout: Path) -> None:
-    index = json.loads((layout / "index.json").read_text())
+    old = isinstance(yard.runner, DockerRunner) and not yard.runner.engine.reads_zstd
+    index = json.loads(
+        (layout.with_name(f"{layout.name}.gzip") if old else layout).joinpath("index.json").read_text()
+    )
 
     assert yard.runner.digest == index["manifests"][0]["digest"]
     assert yard.runner.platform == HOST

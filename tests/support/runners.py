@@ -17,16 +17,16 @@ from trainyard.errors import RunnerError
 from trainyard.platforms import Platform
 from trainyard.runner.choose import Candidate
 from trainyard.runner.engine import Engine, connect
-from trainyard.runner.podman import Podman
+from trainyard.runner.podman_cli import Podman
 from trainyard.store import Store
 
 HOST = Platform.of_machine(*(getattr(os.uname(), name) for name in ("sysname", "machine")))
 
 
-def docker_engine() -> Engine:
+def docker_engine(environ: Mapping[str, str] = SETTINGS.environ) -> Engine:
     """The engine of DOCKER_HOST."""
     try:
-        return connect(SETTINGS.environ)
+        return connect(environ)
     except RunnerError as error:
         pytest.skip(f'no engine: {error.message}; eval "$(.ci/engine start)"')
 

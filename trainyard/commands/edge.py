@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,8 +15,24 @@ from invoke import Exit, task
 
 from trainyard.errors import TrainyardError, UsageError
 
-INTERRUPTED = 130
 PIPE_CLOSED = 141
+
+
+class _Ended(KeyboardInterrupt):
+    """A CI that cancels sends SIGTERM, a terminal that closes SIGHUP: as Ctrl-C, what was started is ended."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _listen() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _end)
+
+
+def _end(number: int, _frame: object) -> None:
+    raise _Ended(number)
 
 
 def command(**options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -24,6 +41,7 @@ def command(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Non
     def wrap(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> None:
+            _listen()
             try:
                 function(*args, **kwargs)
                 sys.stdout.flush()
@@ -33,8 +51,9 @@ def command(**options: Any) -> Callable[[Callable[..., None]], Callable[..., Non
             except TrainyardError as error:
                 hint = f"\nhint: {error.hint}" if error.hint else ""
                 raise Exit(f"error: {error.message}{hint}", code=error.exit_code) from None
-            except KeyboardInterrupt:
-                raise Exit("\ninterrupted; the same command goes on from here", code=INTERRUPTED) from None
+            except KeyboardInterrupt as error:
+                number = error.number if isinstance(error, _Ended) else signal.SIGINT
+                raise Exit("\ninterrupted; the same command goes on from here", code=128 + number) from None
 
         decorated: Callable[..., None] = task(**options)(run)
         return decorated

@@ -60,7 +60,7 @@ def _find(name: str, workspace: Workspace) -> ImageStore:
         from trainyard.runner.engine import connect
 
         return connect(environ, otherwise="invoke load --into podman")
-    from trainyard.runner.podman import Podman
+    from trainyard.runner.podman_cli import Podman
 
     return Podman.find(environ)
 

@@ -13,7 +13,8 @@ from trainyard.runner.archive import ImageStore, Loadable, find_loadable
 from trainyard.runner.base import Runner
 from trainyard.runner.devices import HostDevices, engine_devices, find_devices
 from trainyard.runner.native import open_native, why_not_native
-from trainyard.runner.podman import Podman, PodmanRunner
+from trainyard.runner.podman import PodmanRunner
+from trainyard.runner.podman_cli import Podman
 from trainyard.store import Store
 
 RUNNERS = ("native", "docker", "podman")
@@ -90,7 +91,7 @@ def _docker(candidate: Candidate, emulate: bool) -> Opened:
     engine = connect(candidate.environ)
     loadable = _load(engine, candidate, emulate)
     image = read_runnable(loadable.layout, candidate.platform)
-    local = _devices(candidate) if engine.local else HostDevices()
+    local = _devices(candidate) if engine.local else None
     runner = DockerRunner(
         engine=engine,
         image=image,

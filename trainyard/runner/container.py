@@ -16,6 +16,8 @@ from trainyard.runner.devices import EngineDevices
 # On every container of ours: `docker ps -a --filter label=dev.trainyard.run`, should one ever be left.
 LABEL = "dev.trainyard.run"
 KILLED = 128 + signal.SIGKILL
+# What our confinements limit by: processes, and CPUs.
+CONTROLLERS = frozenset({"pids", "cpuset"})
 # What Docker leaves to a container's root and podman does not; the native runner drops them too.
 _DROPPED = ("AUDIT_WRITE", "MKNOD", "NET_RAW")
 _SHM = "rw,noexec,nosuid,nodev,mode=1777"
@@ -81,9 +83,17 @@ class Container:
             },
         }
 
-    def podman(self, limits: Mapping[str, int]) -> Iterator[str]:
+    def podman(
+        self,
+        limits: Mapping[str, int],
+        *,
+        rootless: bool = False,
+        controllers: frozenset[str] = CONTROLLERS,
+    ) -> Iterator[str]:
         """The arguments of `podman run`; `limits` are this process's own, no container can have more.
 
+        A `rootless` podman cannot join a group of the host by number, but keep those of its user; it has only
+        the cgroup `controllers` that were delegated to it, and refuses what it cannot limit.
         The entries that podman would write into hosts and passwd stay out: other runners have the image's.
         `podman create` cannot be told the latter.
         """
@@ -101,12 +111,15 @@ class Container:
         yield from ("--cap-drop", ",".join(self.dropped))
         yield from () if how.user is None else ("--user", how.user)
         yield from ("--security-opt", "no-new-privileges") * how.no_new_privileges
-        yield from () if how.processes is None else ("--pids-limit", str(how.processes))
-        yield from ("--cpuset-cpus", self.cpuset) if how.cpus else ()
+        if how.processes is not None and "pids" in controllers:
+            yield from ("--pids-limit", str(how.processes))
+        if how.cpus and "cpuset" in controllers:
+            yield from ("--cpuset-cpus", self.cpuset)
         yield from self._podman_env()
         for node in self.devices.nodes:
             yield from ("--device", node)
-        for group in self.devices.groups:
+        groups = ("keep-groups",) if rootless and self.devices.groups else self.devices.groups
+        for group in groups:
             yield from ("--group-add", str(group))
         yield from ("--device", "nvidia.com/gpu=all") * self.devices.nvidia
         yield self.image
@@ -121,6 +134,14 @@ class Container:
         for name, value in env.items():
             if value is not None:
                 yield from ("--env", f"{name}={value}")
+
+
+def unlimited(controllers: frozenset[str]) -> tuple[str, ...]:
+    """What an engine with these cgroup controllers cannot limit, for a report."""
+    missing = sorted(CONTROLLERS - controllers)
+    return (
+        (f"without limits for {', '.join(missing)}: this engine has no such controller",) if missing else ()
+    )
 
 
 def _device(node: str) -> dict[str, str]:

@@ -24,10 +24,14 @@ _LIBRARIES = ("libcuda.so*", "libcudadebugger.so*", "libnvidia-*.so*")
 
 @dataclass(frozen=True, slots=True)
 class HostDevices:
-    """Device nodes, and driver libraries by the name that programs load them under."""
+    """Device nodes, and driver libraries by the name that programs load them under.
+
+    `paravirtual`: WSL's /dev/dxg, through which its driver reaches whatever GPU there is.
+    """
 
     nodes: tuple[Path, ...] = ()
     libraries: tuple[Path, ...] = ()
+    paravirtual: bool = False
 
     @property
     def nvidia(self) -> tuple[Path, ...]:
@@ -66,14 +70,20 @@ class EngineDevices:
 
 def engine_devices(
     env: Iterable[tuple[str, str]],
-    devices: HostDevices,
+    devices: HostDevices | None,
     *,
     toolkit: bool,
     group_of: Callable[[Path], int] = lambda node: node.stat().st_gid,
 ) -> EngineDevices:
-    """What an image with this environment gets of the devices of the engine's host; `toolkit`: it has NVIDIA's."""
+    """What an image with this environment gets of the devices of the engine's host; `toolkit`: it has NVIDIA's.
+
+    A toolkit alone is no GPU, and fails where there is none; None for a host that we cannot look at.
+    """
+    if devices is None:
+        return EngineDevices(nvidia=wants_nvidia(env) and toolkit)
+    gpu = bool(devices.nvidia) or (toolkit and devices.paravirtual)
     return EngineDevices(
-        nvidia=wants_nvidia(env) and (toolkit or bool(devices.nvidia)),
+        nvidia=wants_nvidia(env) and gpu,
         nodes=tuple(str(node) for node in devices.others),
         groups=tuple(sorted({group_of(node) for node in devices.others} - {0})),
     )
@@ -86,14 +96,17 @@ def wants_nvidia(env: Iterable[tuple[str, str]]) -> bool:
 
 def find_devices(*, multiarch: str, host: Path = Path("/")) -> HostDevices:
     """What is here, sorted; the first library folder that has libcuda is the driver's."""
-    nodes = sorted(path for pattern in _NODES for path in (host / "dev").glob(pattern) if not path.is_dir())
+    nodes = tuple(
+        sorted(path for pattern in _NODES for path in (host / "dev").glob(pattern) if not path.is_dir())
+    )
+    paravirtual = (host / "dev/dxg").exists()
     if not any(node.name.startswith("nvidia") for node in nodes):
-        return HostDevices(nodes=tuple(nodes))
+        return HostDevices(nodes=nodes, paravirtual=paravirtual)
     for folder in _LIBRARY_FOLDERS:
         found = tuple(sorted(_libraries(host / folder.format(multiarch=multiarch))))
         if any(path.name.startswith("libcuda.so") for path in found):
-            return HostDevices(nodes=tuple(nodes), libraries=found)
-    return HostDevices(nodes=tuple(nodes))
+            return HostDevices(nodes=nodes, libraries=found, paravirtual=paravirtual)
+    return HostDevices(nodes=nodes, paravirtual=paravirtual)
 
 
 def _is_nvidia(node: Path) -> bool:

@@ -17,11 +17,11 @@ from docker.types import CancellableStream
 from trainyard.oci.runnable import RunnableImage
 from trainyard.platforms import Platform
 from trainyard.runner.base import Command, Completed, Confinement
-from trainyard.runner.container import KILLED, Container
+from trainyard.runner.container import KILLED, Container, unlimited
 from trainyard.runner.devices import EngineDevices
 from trainyard.runner.engine import Engine
-from trainyard.runner.process import GRACE, Capture
-from trainyard.runner.refusals import cannot_start, check_emulation
+from trainyard.runner.process import GRACE, Capture, uninterrupted
+from trainyard.runner.refusals import cannot_start, check_emulation, still_there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,11 @@ class DockerRunner:
     def notes(self) -> tuple[str, ...]:
         """How it runs."""
         store = "containerd's" if self.engine.containerd else "the old"
-        return (f"{self.engine}, {store} image store, Docker's seccomp filter", *self.devices.notes)
+        return (
+            f"{self.engine}, {store} image store, Docker's seccomp filter",
+            *unlimited(self.engine.controllers),
+            *self.devices.notes,
+        )
 
     def run(
         self,
@@ -117,13 +121,15 @@ class DockerRunner:
 
     def _remove(self, name: str) -> None:
         """Kill and remove; what is gone, or an engine that went away, has nothing left to remove."""
-        with contextlib.suppress(NotFound, requests.RequestException):
+        with uninterrupted(), contextlib.suppress(NotFound, requests.RequestException):
             try:
                 self.engine.client.api.remove_container(name, force=True, v=True)
+            except NotFound:
+                raise
             except APIError as error:
                 # Somebody else is removing it already.
                 if error.status_code != requests.codes.conflict:
-                    raise
+                    raise still_there(_explanation(error), name, program="docker") from None
 
 
 class _Output:

@@ -23,6 +23,7 @@ from trainyard.runner.refusals import not_ours, not_taken
 
 # Engine 23.0, the first that unpacks layers compressed with zstd.
 ZSTD_API = (1, 42)
+_CONTROLLERS = {"pids": "PidsLimit", "cpuset": "CPUSet"}
 _PATIENCE = 60  # seconds for an answer
 _UNPACKING = 1800  # seconds without a word while it unpacks what it was given
 
@@ -33,6 +34,7 @@ class Engine:
 
     `containerd`: it keeps images in containerd's store, where their id is the manifest's digest; in the old one
     it is the config's. `local`: the devices of this host are its own. `nvidia`: it has NVIDIA's runtime.
+    `controllers` are the cgroup controllers that it can limit by; it ignores a limit that it cannot.
     """
 
     client: Any
@@ -43,6 +45,7 @@ class Engine:
     cpus: int
     local: bool
     nvidia: bool
+    controllers: frozenset[str]
 
     @property
     def reads_zstd(self) -> bool:
@@ -129,6 +132,7 @@ def connect(environ: Mapping[str, str], *, otherwise: str = "invoke smoke --runn
         cpus=int(info.get("NCPU") or 1),
         local=client.api.base_url == "http+docker://localhost",
         nvidia="nvidia" in (info.get("Runtimes") or {}),
+        controllers=frozenset(name for name, key in _CONTROLLERS.items() if info.get(key)),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -98,6 +100,27 @@ def drive(
         seconds=time.monotonic() - start,
         timed_out=timed_out,
     )
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """What would end us waits until this is done: a second Ctrl-C must not leave what the first one ended.
+
+    Signals interrupt the main thread only; in another one this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda number, _frame: heard.append(number)) for number in ends}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if heard:
+            signal.raise_signal(heard[0])
 
 
 def _end(process: subprocess.Popen[bytes], end: Callable[[], object]) -> None:

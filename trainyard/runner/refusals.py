@@ -48,6 +48,13 @@ def cannot_start(text: str, command: Command, *, engine: str) -> TrainyardError:
     return RunnerError(f"{engine} could not run the container: {text}", hint="does `docker info` answer?")
 
 
+def still_there(text: str, name: str, *, program: str) -> RunnerError:
+    """The error for a container that an engine did not remove."""
+    return RunnerError(
+        f"the container {name} is still there: {text.strip()}", hint=f"{program} rm --force {name}"
+    )
+
+
 def check_emulation(completed: Completed, image: Platform, host: Platform | None, *, engine: str) -> None:
     """RunnerError when the engine's kernel does not know the image's programs; they never began."""
     if completed.rc != 0 and image != host and _FORMAT.encode() in completed.stderr[-1000:].lower():
