@@ -201,7 +201,7 @@ def test_the_plan_s_own_files_lie_beside_and_their_modes_do_not_depend_on_the_ch
     }
     assert " && chmod 0755 /out/usr/local/bin/trainyard-entrypoint" in text
     assert " && chmod 0775 /out/opt/venv /out/opt/venv/bin" in text
-    assert " && chmod 0664 /out/opt/venv/pyvenv.cfg" in text
+    assert " && chmod 0664 /out/opt/venv/pip.conf /out/opt/venv/pyvenv.cfg" in text
     for file in held:
         if file.link:
             assert f"ln -s {file.link} /out/{file.path}" in text

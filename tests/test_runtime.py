@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import tomllib
 from collections.abc import Mapping
 
 import pytest
@@ -15,7 +16,7 @@ from trainyard.lock.model import DebLock
 from trainyard.matrix.model import Requires
 from trainyard.payload import load_payload
 from trainyard.platforms import Platform
-from trainyard.runtime import apt_sources, image_environment, runtime_files
+from trainyard.runtime import apt_sources, guarded_wheels, image_environment, runtime_files
 
 WHEELS = wheel_lock(wheel("torch", "2.15.0+cu132"), wheel("numpy", "2.4.0"))
 
@@ -93,8 +94,51 @@ def test_an_old_snapshot_is_still_accepted_by_apt() -> None:
     assert text.count("Check-Valid-Until: no") == 2
 
 
-def test_every_wheel_is_a_constraint_with_its_exact_version() -> None:
-    assert files()["etc/trainyard/constraints.txt"].data == b"numpy==2.4.0\ntorch==2.15.0+cu132\n"
+def test_torch_is_held_to_its_exact_version_and_numpy_is_a_childs_to_change() -> None:
+    assert files()["etc/trainyard/constraints.txt"].data == b"torch==2.15.0+cu132\n"
+
+
+@pytest.mark.parametrize(
+    ("held", "free"),
+    [
+        (
+            ["nvidia-nccl-cu13", "cuda-bindings", "cuda-toolkit", "triton", "torchvision"],
+            ["onnxruntime", "sympy"],
+        ),
+        (
+            ["rocm", "rocm-sdk-core", "rocm-sdk-device-gfx942", "triton-rocm", "pytorch-triton-rocm"],
+            ["fsspec", "pip"],
+        ),
+        (["intel-sycl-rt", "oneccl", "mkl", "tbb", "umf", "triton-xpu"], ["setuptools", "uv"]),
+    ],
+)
+def test_the_libraries_of_each_accelerator_are_held_and_the_rest_is_free(
+    held: list[str], free: list[str]
+) -> None:
+    lock = wheel_lock(*(wheel(name) for name in [*held, *free]))
+
+    assert [one.name for one in guarded_wheels(lock)] == sorted(held)
+
+
+def test_the_hold_is_in_configuration_too_where_the_environment_is_lost() -> None:
+    pip = configparser.ConfigParser()
+    pip.read_string(files()["opt/venv/pip.conf"].data.decode())
+    uv = tomllib.loads(files()["etc/uv/uv.toml"].data.decode())
+
+    assert dict(pip["global"]) == {
+        "constraint": "/etc/trainyard/constraints.txt",
+        "build-constraint": "/etc/trainyard/constraints.txt",
+    }
+    assert uv == {
+        "constraint-dependencies": ["torch==2.15.0+cu132"],
+        "build-constraint-dependencies": ["torch==2.15.0+cu132"],
+    }
+
+
+def test_an_extension_is_built_against_the_torch_that_it_will_meet() -> None:
+    env = dict(image_environment(target()))
+
+    assert env["PIP_BUILD_CONSTRAINT"] == env["UV_BUILD_CONSTRAINT"] == env["PIP_CONSTRAINT"]
 
 
 def test_pyvenv_cfg_points_to_debians_python_and_has_its_upstream_version() -> None:
@@ -130,6 +174,7 @@ def test_the_claims_say_what_a_check_can_hold_against_the_image() -> None:
         "platform": "linux/amd64",
         "python": "3.13",
         "wheels": {"numpy": "2.4.0", "torch": "2.15.0+cu132"},
+        "guarded": ["torch"],
         "requires": {"driver": ">=580"},
     }
 

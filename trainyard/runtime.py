@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from trainyard.layers import ImageFile
-from trainyard.lock.model import DebLock, WheelLock
+from trainyard.lock.honest import is_of_a_toolkit
+from trainyard.lock.model import DebLock, LockedWheel, WheelLock
 from trainyard.matrix.model import Base, Target
 from trainyard.platforms import Platform
 
 VENV = "opt/venv"
 CONSTRAINTS = "etc/trainyard/constraints.txt"
+PIP_CONFIG = f"{VENV}/pip.conf"
+UV_CONFIG = "etc/uv/uv.toml"
 CLAIMS = "opt/trainyard/claims.json"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 # Only here does the accelerator decide an environment variable; the container toolkits read these.
@@ -29,9 +32,12 @@ def image_environment(target: Target) -> tuple[tuple[str, str], ...]:
         "LANG": "C.UTF-8",
         # Any uid of group 0 can write here; an engine that meets an unknown uid would say `/`.
         "HOME": "/home/trainyard",
-        # In force in every later RUN of a child image, for pip and for uv: neither may swap torch.
+        # In force in every later RUN of a child image, for pip and for uv: neither may swap torch, nor build an
+        # extension against another one.
         "PIP_CONSTRAINT": f"/{CONSTRAINTS}",
+        "PIP_BUILD_CONSTRAINT": f"/{CONSTRAINTS}",
         "UV_CONSTRAINT": f"/{CONSTRAINTS}",
+        "UV_BUILD_CONSTRAINT": f"/{CONSTRAINTS}",
         "UV_PYTHON_DOWNLOADS": "never",
         **_ACCELERATOR_ENV.get(target.accelerator, {}),
         **dict(target.env),
@@ -58,6 +64,14 @@ def apt_sources(base: Base, snapshot: str) -> str:
     return "\n".join(stanzas)
 
 
+def guarded_wheels(wheels: WheelLock) -> tuple[LockedWheel, ...]:
+    """What a child image may not swap: torch, what is built against it, and the accelerator's libraries.
+
+    Not the rest of the lock: torch bears another numpy or fsspec, and many packages ask for one.
+    """
+    return tuple(wheel for wheel in wheels.wheels if is_of_a_toolkit(wheel.name))
+
+
 def runtime_files(
     target: Target, platform: Platform, *, wheels: WheelLock, debs: DebLock, payload: Mapping[str, bytes]
 ) -> tuple[ImageFile, ...]:
@@ -73,6 +87,8 @@ def runtime_files(
         *(ImageFile(path=f"{VENV}/bin/{name}", link=link) for name, link in links.items()),
         ImageFile(path=f"{VENV}/pyvenv.cfg", data=_pyvenv(debs, python), mode=0o664),
         ImageFile(path=CONSTRAINTS, data=_constraints(wheels)),
+        ImageFile(path=PIP_CONFIG, data=_pip_config(), mode=0o664),
+        ImageFile(path=UV_CONFIG, data=_uv_config(wheels)),
         ImageFile(path=CLAIMS, data=_claims(target, platform, wheels)),
     ]
     return tuple(sorted(files, key=lambda file: file.path))
@@ -86,7 +102,18 @@ def _pyvenv(debs: DebLock, python: str) -> bytes:
 
 
 def _constraints(wheels: WheelLock) -> bytes:
-    return "".join(f"{wheel.requirement}\n" for wheel in wheels.wheels).encode()
+    return "".join(f"{wheel.requirement}\n" for wheel in guarded_wheels(wheels)).encode()
+
+
+def _pip_config() -> bytes:
+    """The same hold where the environment is lost: sudo, a login shell, `env -i`."""
+    return f"[global]\nconstraint = /{CONSTRAINTS}\nbuild-constraint = /{CONSTRAINTS}\n".encode()
+
+
+def _uv_config(wheels: WheelLock) -> bytes:
+    """The same again; and `uv pip install -c FILE` takes its file in place of UV_CONSTRAINT's."""
+    pins = json.dumps([wheel.requirement for wheel in guarded_wheels(wheels)], indent=4)
+    return f"constraint-dependencies = {pins}\nbuild-constraint-dependencies = {pins}\n".encode()
 
 
 def _claims(target: Target, platform: Platform, wheels: WheelLock) -> bytes:
@@ -99,6 +126,7 @@ def _claims(target: Target, platform: Platform, wheels: WheelLock) -> bytes:
         "platform": str(platform),
         "python": target.python,
         "wheels": {wheel.name: wheel.version for wheel in wheels.wheels},
+        "guarded": [wheel.name for wheel in guarded_wheels(wheels)],
         "requires": target.requires.model_dump(exclude_none=True),
     }
     return (json.dumps(claims, indent=1, sort_keys=True) + "\n").encode()

@@ -20,6 +20,8 @@ _STACKS: dict[Accelerator, re.Pattern[str]] = {
     "xpu": re.compile(r"intel-.+|(.+-)?triton-xpu|onemkl-.+|oneccl(-.+)?|dpcpp-.+|impi-.+"),
 }
 _CALLED: dict[Accelerator, str] = {"cuda": "CUDA", "rocm": "ROCm", "xpu": "Intel XPU"}
+# torch, what is compiled against it, and libraries that carry their toolkit's name nowhere.
+_AROUND = re.compile(r"torch|torchvision|torchaudio|(.+-)?triton(-.+)?|mkl|tbb|tcmlib|umf")
 _MAJOR = re.compile(r".+-cu(?:da)?(\d\d)x?")
 # Packages whose version is the toolkit's own.
 _VERSIONED: dict[Accelerator, re.Pattern[str]] = {
@@ -27,6 +29,11 @@ _VERSIONED: dict[Accelerator, re.Pattern[str]] = {
     "rocm": re.compile(r"rocm|rocm-sdk-.+"),
 }
 _LOCAL = re.compile(r"(cu\d{3}|rocm\d+(?:\.\d+)*|xpu|cpu)\b.*")
+
+
+def is_of_a_toolkit(name: str) -> bool:
+    """Whether a package, by its normalised name, is torch, compiled against it, or an accelerator's library."""
+    return any(pattern.fullmatch(name) for pattern in (_AROUND, *_STACKS.values()))
 
 
 def strangers(
