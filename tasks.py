@@ -6,8 +6,11 @@ from invoke import Collection
 
 from trainyard.cli.housekeeping import bench, check, clean
 from trainyard.cli.imaging import build, load, parity, render, verify
+from trainyard.cli.inspecting import inventory
 from trainyard.cli.locking import list_, lock, plan
 from trainyard.cli.proving import sbom
 from trainyard.cli.testing import smoke
 
-ns = Collection(list_, lock, plan, render, build, smoke, load, verify, parity, sbom, clean, check, bench)
+ns = Collection(
+    list_, lock, plan, render, build, smoke, load, verify, parity, sbom, inventory, clean, check, bench
+)

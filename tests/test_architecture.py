@@ -28,7 +28,7 @@ ROWS = [
     {"multiplatform", "sbom"},
     {"report"},
     {"runner"},
-    {"smoke"},
+    {"smoke", "inventory"},
     {"workspace"},
     {"commands"},
     {"cli"},
@@ -49,6 +49,9 @@ PURE = [
     "lock/model.py",
     "lock/freshness.py",
     "lock/honest.py",
+    "inventory/facts.py",
+    "inventory/parse.py",
+    "inventory/judge.py",
     "oci/image.py",
 ]
 IMPURE = {"os", "pathlib", "subprocess", "socket", "urllib3", "time", "shutil", "tempfile", "random"}

@@ -92,6 +92,8 @@ class Requires(_Frozen):
     kernel: str | None = None
     glibc: str | None = None
     macos: str | None = None
+    # NVIDIA's: what the kernels of the wheels are compiled for.
+    compute_capability: str | None = None
     # Kernel modules, any one of which drives the accelerator.
     modules: list[Name] | None = Field(default=None, min_length=1)
 
