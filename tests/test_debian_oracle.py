@@ -19,12 +19,14 @@ from trainyard.debian.control import fields_of
 from trainyard.debian.facts import deb_facts
 from trainyard.debian.filters import DPKG_OPTIONS, excluded
 from trainyard.debian.mirror import fetch_deb, mirror_parent, read_apt_sources
-from trainyard.debian.release import suites_of
+from trainyard.debian.release import LIMIT, suites_of
 from trainyard.debian.review import problems, reviewed
 from trainyard.debian.signature import DEBIAN_KEYS
 from trainyard.debian.state import state_entries
+from trainyard.digest import sha256_hex
 from trainyard.download import Downloader
 from trainyard.lock.model import DebLock, parse_deb_lock
+from trainyard.matrix.load import load_matrix
 from trainyard.oci.entry import Kind
 from trainyard.platforms import Platform
 from trainyard.settings import settings_from
@@ -41,20 +43,60 @@ ROOT = Path(__file__).parents[1]
 EXPLAINED: dict[str, dict[str, str | bool]] = tomllib.loads(
     (Path(__file__).parent / "explained_differences.toml").read_text()
 )
+MATRIX = load_matrix(ROOT / "matrix.yaml")
+_LOAD = "import ctypes; [ctypes.CDLL(name) for name in '{}'.split()]; print('loaded')"
+_COMPILE = "#include <level_zero/ze_api.h>\\nint main() { return zeInit(0) == ZE_RESULT_SUCCESS; }"
+# A command in the base, and what it says where there is no Intel GPU.
+INTEL = {
+    # ZE_RESULT_ERROR_UNINITIALIZED: the loader has found its driver, and that no GPU
+    "level zero": (
+        "python3.14 -c 'import ctypes; print(hex(ctypes.CDLL(\"libze_loader.so.1\").zeInit(0)))'",
+        "0x78000001",
+    ),
+    "libraries": (
+        f'python3.14 -c "{_LOAD.format("libze_intel_gpu.so.1 libigc.so.2 libigdfcl.so.2 libOpenCL.so.1")}"',
+        "loaded",
+    ),
+    "header": (
+        f"printf '{_COMPILE}' > /tmp/z.cc && c++ /tmp/z.cc -lze_loader -o /tmp/z && /tmp/z && echo compiled",
+        "compiled",
+    ),
+    "compiler": ("ocloc ids bmg", "20.1."),
+    "opencl": ("clinfo", "Number of platforms"),
+}
 # Where apt in the chroot finds packages: the tests' own mirror, not the image's snapshot.
 MIRROR = mirror_parent(
     matrix=None, setting=os.environ.get("TRAINYARD_DEBIAN_MIRROR"), apt_sources=read_apt_sources()
 )
-SOURCES = "".join(
-    f"deb [signed-by={DEBIAN_KEYS.keyring}] {MIRROR}{archive} {suite} main\n"
-    for archive, suite in suites_of("trixie")
-)
-IN_IMAGE = SOURCES.replace(str(DEBIAN_KEYS.keyring), "/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
-def read_lock(arch: str) -> DebLock:
-    path = ROOT / f"lockfiles/base/trixie.{arch}.txt"
+def sources(suite: str, keyring: str) -> str:
+    """A sources.list of the mirror's present; a testing suite's Release may have expired."""
+    return "".join(
+        f"deb [signed-by={keyring} check-valid-until=no] {MIRROR}{archive} {name} main\n"
+        for archive, name in suites_of(suite)
+    )
+
+
+def read_lock(base: str, arch: str) -> DebLock:
+    path = ROOT / f"lockfiles/base/{base}.{arch}.txt"
     return parse_deb_lock(path.read_text(), source=path.name)
+
+
+@pytest.fixture(scope="module", params=sorted(MATRIX.bases))
+def base(request: pytest.FixtureRequest) -> str:
+    """A base's name; one of a testing suite only while the mirror has what is locked."""
+    name: str = request.param
+    if MATRIX.bases[name].allow_expired and has_moved_on(name):
+        pytest.skip(f"this host's mirror has moved on from the {name} that is locked")
+    return name
+
+
+def has_moved_on(name: str) -> bool:
+    """Whether the mirror's Release is another than the locked one."""
+    suite = MATRIX.bases[name].suite
+    document = Downloader(os.environ).read(f"{MIRROR}debian/dists/{suite}/InRelease", limit=LIMIT)
+    return sha256_hex(document) not in {release.sha256 for release in read_lock(name, "amd64").releases}
 
 
 def archives(lock: DebLock) -> list[DebArchive]:
@@ -72,11 +114,11 @@ def archives(lock: DebLock) -> list[DebArchive]:
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ours(base: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base as the layers would unpack it: debs in the lock's order, then the state layer."""
     root = tmp_path_factory.mktemp("ours")
     root.chmod(0o755)
-    debs = archives(read_lock("amd64"))
+    debs = archives(read_lock(base, "amd64"))
     # The links of /bin, /lib and the like come first, as they do in the shared layer.
     for deb in sorted(debs, key=lambda deb: not deb.origin.startswith("base-files=")):
         write_tree(root, deb.entries())
@@ -87,28 +129,29 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
             facts,
             platform=Platform("linux", "amd64"),
             sources="Types: deb\nEnabled: no\n",
-            table=reviewed("trixie"),
+            table=reviewed(MATRIX.bases[base].suite),
         ),
     )
     return root
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def theirs(base: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same packages, installed with their scripts."""
     root = tmp_path_factory.mktemp("theirs") / "root"
-    sources = root.parent / "sources.list"
-    sources.write_text(SOURCES)
-    include = ",".join(f"{deb.name}={deb.version}" for deb in read_lock("amd64").debs)
+    listing = root.parent / "sources.list"
+    suite = MATRIX.bases[base].suite
+    listing.write_text(sources(suite, str(DEBIAN_KEYS.keyring)))
+    include = ",".join(f"{deb.name}={deb.version}" for deb in read_lock(base, "amd64").debs)
     options = [f"--dpkgopt={option}" for option in DPKG_OPTIONS]
     command = [
         "mmdebstrap",
         "--variant=custom",
         f"--include={include}",
         *options,
-        "trixie",
+        suite,
         str(root),
-        str(sources),
+        str(listing),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -148,24 +191,40 @@ def how(mine: Node | None, judge: Node | None) -> str:
 
 
 def test_every_difference_is_explained_and_every_explanation_is_needed(
-    trees: tuple[dict[str, Node], dict[str, Node]],
+    base: str, trees: tuple[dict[str, Node], dict[str, Node]]
 ) -> None:
     mine, judge = trees
+    explained = {path: row for path, row in EXPLAINED.items() if row.get("base", base) == base}
     differences = {path: how(mine.get(path), judge.get(path)) for path in sorted(mine.keys() | judge.keys())}
     used: set[str] = set()
     unexplained = []
     for path, difference in differences.items():
         if not difference:
             continue
-        rows = [pattern for pattern in EXPLAINED if fnmatch.fnmatchcase(path, pattern)]
-        matching = [pattern for pattern in rows if EXPLAINED[pattern]["how"] == difference]
+        rows = [pattern for pattern in explained if fnmatch.fnmatchcase(path, pattern)]
+        matching = [pattern for pattern in rows if explained[pattern]["how"] == difference]
         used.update(matching)
         if not matching:
             unexplained.append(f"{path}: {difference}: {mine.get(path)} / {judge.get(path)}")
 
-    assert unexplained == []
-    assert [row for row in EXPLAINED if row not in used and not EXPLAINED[row].get("may_be_unused")] == []
+    assert not unexplained, "\n".join(unexplained)
+    assert [row for row in explained if row not in used and not explained[row].get("may_be_unused")] == []
     assert len(mine) > 10_000
+
+
+def test_every_account_of_the_judge_is_ours_and_debians_fixed_numbers_are_the_same(
+    base: str, ours: Path, theirs: Path
+) -> None:
+    def accounts(root: Path, name: str) -> dict[str, int]:
+        rows = [line.split(":") for line in (root / "etc" / name).read_text().splitlines()]
+        return {row[0]: int(row[2]) for row in rows}
+
+    for name, left_out in (("passwd", set()), ("group", {"lpadmin"} if base == "forky" else set())):
+        mine, judge = accounts(ours, name), accounts(theirs, name)
+        assert judge.keys() - mine.keys() == left_out
+        assert {one: mine[one] for one in mine.keys() & judge.keys() if mine[one] < 100} == {
+            one: number for one, number in judge.items() if number < 100
+        }
 
 
 def test_the_status_of_every_package_is_what_dpkg_wrote(ours: Path, theirs: Path) -> None:
@@ -222,8 +281,8 @@ def test_dpkg_finds_nothing_to_complain_about(
     "command",
     [
         "apt-get check",
-        "python3.13 -c 'import sqlite3, ctypes'",
-        "python3.13 -c 'import ssl; assert len(ssl.create_default_context().get_ca_certs()) > 100'",
+        "PYTHON -c 'import sqlite3, ctypes'",
+        "PYTHON -c 'import ssl; assert len(ssl.create_default_context().get_ca_certs()) > 100'",
         "printf '#include <iostream>\\nint main() { std::cout << 1; }' > /tmp/a.cc",
         "c++ /tmp/a.cc -o /tmp/a && /tmp/a",
         "git --version && curl --version && ssh -V",
@@ -235,16 +294,28 @@ def test_dpkg_finds_nothing_to_complain_about(
         "test -e /etc/localtime && test -d /var/lock/. && test -d /var/run/.",
     ],
 )
-def test_what_people_use_works(run: Callable[[str], subprocess.CompletedProcess[str]], command: str) -> None:
-    done = run(command)
+def test_what_people_use_works(
+    base: str, run: Callable[[str], subprocess.CompletedProcess[str]], command: str
+) -> None:
+    done = run(command.replace("PYTHON", f"python{MATRIX.bases[base].python}"))
 
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("base", ["forky"], indirect=True)
+@pytest.mark.parametrize(("command", "said"), INTEL.values(), ids=INTEL)
+def test_intels_driver_is_found_and_says_that_there_is_no_gpu(
+    base: str, run: Callable[[str], subprocess.CompletedProcess[str]], command: str, said: str
+) -> None:
+    done = run(command)
+
+    assert said in done.stdout, (done.returncode, done.stdout, done.stderr)
 
 
 def test_ldconfig_itself_changes_nothing(
     run: Callable[[str], subprocess.CompletedProcess[str]], ours: Path
 ) -> None:
-    """Trixie's own ldconfig writes the very bytes that we wrote."""
+    """The base's own ldconfig writes the very bytes that we wrote."""
     before = (ours / "etc/ld.so.cache").read_bytes()
 
     assert run("ldconfig").returncode == 0
@@ -252,15 +323,15 @@ def test_ldconfig_itself_changes_nothing(
 
 
 def test_packages_can_be_added_and_those_of_the_base_reinstalled(
-    run: Callable[[str], subprocess.CompletedProcess[str]], ours: Path
+    base: str, run: Callable[[str], subprocess.CompletedProcess[str]], ours: Path
 ) -> None:
     """Last in this module, since it changes the tree."""
     shutil.copy("/etc/resolv.conf", ours / "etc/resolv.conf")
     shutil.copy("/etc/hosts", ours / "etc/hosts")
-    (ours / "etc/apt/sources.list").write_text(IN_IMAGE)
-    again = (
-        "libc6 base-files base-passwd passwd ca-certificates python3.13-minimal openssh-client tzdata dpkg"
-    )
+    keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    (ours / "etc/apt/sources.list").write_text(sources(MATRIX.bases[base].suite, keyring))
+    python = f"python{MATRIX.bases[base].python}-minimal"
+    again = f"libc6 base-files base-passwd passwd ca-certificates {python} openssh-client tzdata dpkg"
     for command in (
         "apt-get update",
         "apt-get install -y --no-install-recommends gawk nano",
@@ -275,8 +346,14 @@ def test_packages_can_be_added_and_those_of_the_base_reinstalled(
     assert (audit.returncode, audit.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("arch", ["amd64", "arm64"])
-def test_every_script_of_the_committed_lock_is_reviewed(arch: str) -> None:
+@pytest.mark.parametrize(
+    ("base", "arch"),
+    [path.stem.split(".") for path in sorted((ROOT / "lockfiles/base").glob("*.txt"))],
+    indirect=["base"],
+)
+def test_every_script_of_the_committed_lock_is_reviewed(base: str, arch: str) -> None:
+    table = reviewed(MATRIX.bases[base].suite)
+
     assert [
-        problem for deb in archives(read_lock(arch)) for problem in problems(deb, table=reviewed("trixie"))
+        problem for deb in archives(read_lock(base, arch)) for problem in problems(deb, table=table)
     ] == []

@@ -298,6 +298,14 @@ def test_left_out_documents_are_not_in_the_sums_either(tmp_path: Path) -> None:
     assert summed == ["usr/bin/a", "usr/share/doc/pkg/copyright"]
 
 
+def test_a_package_that_may_be_there_twice_is_registered_with_its_architecture(tmp_path: Path) -> None:
+    triggers = {"triggers": "interest-noawait /usr/lib/x\ninterest ldconfig\n"}
+    entries = state(package(tmp_path, "pkg", control_files=triggers, fields={"Multi-Arch": "same"}))
+
+    assert text(entries, "var/lib/dpkg/triggers/File") == "/usr/lib/x pkg:amd64/noawait\n"
+    assert text(entries, "var/lib/dpkg/triggers/ldconfig") == "pkg:amd64\n"
+
+
 def test_triggers_are_registered_by_path_and_by_name(tmp_path: Path) -> None:
     triggers = {"triggers": "interest-noawait /usr/lib/x\ninterest ldconfig\n"}
     entries = state(package(tmp_path, "pkg", control_files=triggers))

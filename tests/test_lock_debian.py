@@ -17,7 +17,9 @@ from trainyard.debian.signature import DEBIAN_KEYS, TrustedKeys
 from trainyard.download import Downloader
 from trainyard.errors import InputError, LockError
 from trainyard.lock.debian import Review, deb_inputs, lock_base, render_deb_lock
+from trainyard.lock.freshness import stale_deb_reasons
 from trainyard.lock.model import DebLock, LockedDeb, parse_deb_lock
+from trainyard.matrix.load import load_matrix
 from trainyard.matrix.model import Base
 from trainyard.paths import Project
 from trainyard.store import Store
@@ -316,15 +318,17 @@ def test_inputs_do_not_change_with_order_mirror_snapshot_or_leave_to_expire() ->
     assert deb_inputs("trixie", other, "amd64") == deb_inputs("trixie", BASE, "amd64")
 
 
-@pytest.mark.parametrize("arch", ["amd64", "arm64"])
-def test_the_committed_lock_reads_and_has_what_an_image_needs(arch: str) -> None:
-    path = PROJECT.deb_lock("trixie", arch)
+@pytest.mark.parametrize(("base", "arch"), [("trixie", "amd64"), ("trixie", "arm64"), ("forky", "amd64")])
+def test_the_committed_lock_reads_and_has_what_an_image_needs(base: str, arch: str) -> None:
+    path = PROJECT.deb_lock(base, arch)
     committed = parse_deb_lock(path.read_text("utf-8"), source=path.name)
+    wanted = load_matrix(PROJECT.matrix).bases[base]
 
     assert committed.arch == arch
+    assert stale_deb_reasons(base, wanted, arch, committed) == ()
     for name in (
-        "python3.13",
-        "python3.13-dev",
+        f"python{wanted.python}",
+        f"python{wanted.python}-dev",
         "g++",
         "tini",
         "apt",
@@ -335,3 +339,19 @@ def test_the_committed_lock_reads_and_has_what_an_image_needs(arch: str) -> None
         assert committed.deb(name) is not None, name
     assert all(set(release.signers) <= DEBIAN_KEYS.fingerprints for release in committed.releases)
     assert render_deb_lock(PROJECT, dataclasses.replace(committed)) == path.read_text("utf-8")
+
+
+def test_intels_driver_comes_with_the_compiler_that_it_loads_and_without_an_init_system() -> None:
+    """libze-intel-gpu1 opens libigc at run time, and Depends on none."""
+    path = PROJECT.deb_lock("forky", "amd64")
+    names = {deb.name for deb in parse_deb_lock(path.read_text("utf-8"), source=path.name).debs}
+
+    assert {
+        "libze1",
+        "libze-intel-gpu1",
+        "libigc2",
+        "libigdfcl2",
+        "libigdgmm12",
+        "ocl-icd-libopencl1",
+    } <= names
+    assert not {"systemd", "dbus", "libsystemd-shared"} & names

@@ -40,15 +40,18 @@ def _status(package: DebFacts) -> str:
 
 
 def _info_entries(package: DebFacts) -> Iterator[Entry]:
-    fields = package.control.fields
-    owner = package.name
-    if fields.get("Multi-Arch") == "same":
-        owner = f"{owner}:{package.architecture}"
+    owner = _qualified(package)
     yield file_entry(f"{_ROOT}/info/{owner}.list", _bytes("".join(f"{path}\n" for path in package.listed)))
     for name, text in sorted(package.control.files.items()):
         kept = _kept_sums(text) if name == "md5sums" else text
         mode = 0o755 if name in SCRIPTS else 0o644
         yield file_entry(f"{_ROOT}/info/{owner}.{name}", _bytes(kept), mode=mode)
+
+
+def _qualified(package: DebFacts) -> str:
+    """What dpkg calls a package in its files: with the architecture where several may be installed."""
+    is_same = package.control.fields.get("Multi-Arch") == "same"
+    return f"{package.name}:{package.architecture}" if is_same else package.name
 
 
 def _kept_sums(text: str) -> str:
@@ -67,9 +70,9 @@ def _trigger_entries(packages: Sequence[DebFacts]) -> Iterator[Entry]:
                 continue
             noawait = "/noawait" if directive.endswith("-noawait") else ""
             if trigger.startswith("/"):
-                paths.append(f"{trigger} {package.name}{noawait}\n")
+                paths.append(f"{trigger} {_qualified(package)}{noawait}\n")
             else:
-                names.setdefault(trigger, []).append(f"{package.name}{noawait}\n")
+                names.setdefault(trigger, []).append(f"{_qualified(package)}{noawait}\n")
     yield file_entry(f"{_ROOT}/triggers/File", _bytes("".join(paths)))
     yield file_entry(f"{_ROOT}/triggers/Lock", b"", mode=0o600)
     yield file_entry(f"{_ROOT}/triggers/Unincorp", b"")
