@@ -94,6 +94,17 @@ def test_name_and_digest_are_printed_and_the_engine_has_that_image_under_that_na
     assert here.image_id() in (here.digest, config["digest"])
 
 
+def test_podman_has_it_under_one_name_which_is_of_no_registry(project: Path) -> None:
+    write(project, content())
+    with runners.podman_environ() as environ:
+        podman = runners.podman(environ)
+        for _ in range(2):
+            Invoke(project, environ).json("load", "--into", "podman")
+
+        listed = podman.must("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+        assert listed == [f"localhost/{NAME}"]
+
+
 def test_what_is_there_is_not_streamed_again_and_json_says_so(here: Here) -> None:
     documents = [here.invoke().json("load", "--into", here.into)["images"] for _ in range(2)]
 

@@ -12,7 +12,7 @@ import signal
 import textwrap
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,26 +87,50 @@ def repacked(one: Layer) -> Layer:
         return make_layer(reader.read(), compression="gzip")
 
 
+@pytest.fixture(scope="module")
+def bare_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image without an entrypoint, so that the command itself is what a runner starts."""
+    assert HOST is not None
+    where = tmp_path_factory.mktemp("bare") / HOST.slug
+    write_layout(where, [base_layer()], config=CONFIG, architecture=HOST.arch)
+    write_layout(
+        where.with_name(f"{where.name}.gzip"), [repacked(base_layer())], config=CONFIG, architecture=HOST.arch
+    )
+    return where
+
+
 @pytest.fixture(scope="module", params=["native", "docker", "old docker", "podman"])
-def yard(
-    request: pytest.FixtureRequest, layout: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Yard]:
+def opener(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Path], Yard]]:
+    """What opens a layout on one runner."""
     store = Store(tmp_path_factory.mktemp("store"))
+    environ = engines.SETTINGS.environ
     with contextlib.ExitStack() as stack:
-        environ = engines.SETTINGS.environ
         if request.param == "native" and not can_unshare(as_root=os.geteuid() == 0):
             pytest.skip("this host lets us make no namespaces")
         if request.param == "old docker":
             environ = {**environ, "DOCKER_HOST": engines.old_host()}
         if request.param.endswith("docker"):
-            client = runners.docker_engine(environ).client
+            runners.docker_engine(environ)
         if request.param == "podman":
             environ = stack.enter_context(runners.podman_environ())
             runners.podman(environ)
-        opened = open_runner(request.param.removeprefix("old "), runners.candidate(layout, store, environ))
-        yield Yard(opened.runner)
-        if isinstance(opened.runner, DockerRunner):
-            client.images.remove(opened.runner.image_id, force=True)
+
+        def open_one(layout: Path) -> Yard:
+            name = request.param.removeprefix("old ")
+            runner = open_runner(name, runners.candidate(layout, store, environ)).runner
+            if isinstance(runner, DockerRunner):
+                stack.callback(runner.engine.client.images.remove, runner.image_id, force=True)
+            return Yard(runner)
+
+        yield open_one
+
+
+@pytest.fixture(scope="module")
+def yard(opener: Callable[[Path], Yard], layout: Path) -> Yard:
+    """The image with an entrypoint."""
+    return opener(layout)
 
 
 def test_exit_code_and_both_streams_come_back(yard: Yard) -> None:
@@ -314,10 +338,10 @@ def test_each_line_of_stderr_is_heard_before_the_command_ends(yard: Yard) -> Non
         if line == "two":
             up.set()
 
-    command = Command(argv=(PYTHON, "-c", code), timeout=20)
+    command = Command(argv=(PYTHON, "-c", code), timeout=10)
     worker = threading.Thread(target=lambda: yard.runner.run(command, NORMAL, on_line=hear))
     worker.start()
-    in_time = up.wait(20)
+    in_time = up.wait(10)
     alive = worker.is_alive()
     worker.join()
 
@@ -364,13 +388,33 @@ def test_an_interrupt_leaves_no_container(yard: Yard) -> None:
     assert yard.left() == []
 
 
-def test_a_program_that_is_not_there_is_an_error_with_its_name(yard: Yard) -> None:
-    bare = replace(yard.runner, image=replace(yard.runner.image, entrypoint=()))  # type: ignore[type-var,attr-defined]
-    done = yard.run(["/nope"])
+def test_a_program_that_is_not_there_is_an_error_with_its_name(
+    opener: Callable[[Path], Yard], bare_layout: Path
+) -> None:
+    bare = opener(bare_layout)
+    with pytest.raises(RunnerError, match="the image cannot run /nope -x") as caught:
+        bare.run(["/nope", "-x"])
 
-    assert done.rc == 1
-    assert b"/nope" in done.stderr or b"No such file" in done.stderr
-    assert bare is not None
+    assert caught.value.hint == "is it in the image?"
+    assert bare.left() == []
+
+
+def test_a_container_that_somebody_else_removes_is_an_end_and_no_traceback(yard: Yard) -> None:
+    if not isinstance(yard.runner, DockerRunner | PodmanRunner):
+        pytest.skip("this host's native runner has nothing that another could remove")
+
+    def remove(line: str) -> None:
+        if line == "up" and isinstance(yard.runner, DockerRunner):
+            for one in yard.left():
+                yard.runner.engine.client.api.remove_container(one, force=True)
+        elif line == "up" and isinstance(yard.runner, PodmanRunner):
+            yard.runner.podman.must("rm", "--force", "--time", "0", *yard.left())
+
+    code = "import sys, time; print('up', file=sys.stderr, flush=True); time.sleep(300)"
+    command = Command(argv=(PYTHON, "-c", code), timeout=60)
+    with pytest.raises(RunnerError, match="could not run the container"):
+        yard.runner.run(command, NORMAL, on_line=remove)
+    assert yard.left() == []
 
 
 def test_the_report_s_facts_are_the_image_s(yard: Yard, layout: Path) -> None:

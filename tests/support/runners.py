@@ -50,6 +50,8 @@ def podman_environ() -> Iterator[Mapping[str, str]]:
         "PATH": os.environ["PATH"],
         "HOME": str(place),
         "TMPDIR": f"{place}/tmp",
+        # As `.ci/engine` exports it: a folder that has no config.json.
+        "DOCKER_CONFIG": f"{place}/docker",
         "CONTAINERS_CONF": str(settings),
         "CONTAINERS_STORAGE_CONF": str(storage),
     }

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from trainyard.errors import RunnerError
 from trainyard.oci.runnable import RunnableImage
 from trainyard.platforms import Platform
 from trainyard.runner.base import Command, Completed, Confinement
@@ -64,6 +65,12 @@ class PodmanRunner:
         on_line: Callable[[str], object] = lambda _line: None,
     ) -> Completed:
         """One command in a fresh container; see `Runner.run`."""
+        uid = (confinement.user or "").partition(":")[0]
+        if uid.isdecimal() and int(uid) >= self.podman.uids:
+            raise RunnerError(
+                f"{self.podman} without root has no uid {uid}, only those below {self.podman.uids}",
+                hint="give its user more in /etc/subuid (then `podman system migrate`), or use another --runner",
+            )
         container = Container(
             name=f"trainyard-{uuid.uuid4().hex}",
             image=self.image_id,

@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainyard.errors import RunnerError
 from trainyard.platforms import Platform
@@ -18,12 +18,17 @@ from trainyard.runner.archive import Loadable, check_blobs, stream
 from trainyard.runner.refusals import not_ours, not_taken
 
 _OLDEST = (4, 3)  # Debian 12's; nothing older was tried
+# Logins, for a pull that never happens; podman 4.3 starts nothing where such a file is named and is not there.
+_LOGINS = ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE")
 _PATIENCE = 120.0  # seconds for anything but loading and running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Podman:
-    """The podman CLI of this host, in the environment that it is run in."""
+    """The podman CLI of this host, in the environment that it is run in.
+
+    A container has the users below `uids`: without root those that /etc/subuid gives.
+    """
 
     program: str
     environ: Mapping[str, str]
@@ -32,6 +37,7 @@ class Podman:
     cpus: int
     rootless: bool
     controllers: frozenset[str]
+    uids: int
 
     @classmethod
     def find(cls, environ: Mapping[str, str]) -> Podman:
@@ -39,11 +45,13 @@ class Podman:
         program = shutil.which("podman", path=environ.get("PATH"))
         if program is None:
             raise RunnerError("there is no `podman` on PATH", hint="install podman, or use another --runner")
+        environ = {name: value for name, value in environ.items() if name not in _LOGINS}
         asked = _run(program, environ, "info", "--format", "json")
         if asked.returncode != 0:
             raise RunnerError(f"podman does not work here: {_said(asked)}", hint="podman info")
         info = json.loads(asked.stdout)
         host, version = info["host"], str(info["version"]["Version"])
+        mapped = (host.get("idMappings") or {}).get("uidmap") or ()
         if _numbers(version) < _OLDEST:
             raise RunnerError(
                 f"podman {version} is older than 4.3, the oldest that is tested",
@@ -57,6 +65,7 @@ class Podman:
             cpus=int(host["cpus"]),
             rootless=bool(host["security"]["rootless"]),
             controllers=frozenset(host.get("cgroupControllers") or ()),
+            uids=max((one["container_id"] + one["size"] for one in mapped), default=1 << 32),
         )
 
     def __str__(self) -> str:
@@ -77,6 +86,8 @@ class Podman:
         Errors: RunnerError when podman does not take it, SpaceError when its disk is full, InputError when a layer
         is damaged, or it took the image and has none of that digest.
         """
+        # Without a host podman reads docker.io/library into a name.
+        loadable = replace(loadable, name=f"localhost/{loadable.name}")
         image = self.image_id(loadable)
         missing = not self._has(image)
         if missing:

@@ -15,13 +15,15 @@ _TOOLKIT = (
 _NO_SPACE = "no space left on device"
 _ROOM = "docker system df; docker image prune (or podman's)"
 _FORMAT = "exec format error"
+# docker, containerd, podman
+_GONE = re.compile(r"no such image|content digest sha256:\w+: not found|image not known", re.IGNORECASE)
 
 
 def not_taken(engine: str, text: str) -> TrainyardError:
     """The error for an engine's refusal to load an image."""
     if _NO_SPACE in text.lower():
         return SpaceError(f"{engine} has no room for the image: {text.strip()}", hint=_ROOM)
-    return RunnerError(f"{engine} did not take the image: {text.strip()}", hint="does `docker info` answer?")
+    return RunnerError(f"{engine} did not take the image: {text.strip()}", hint=_info(engine))
 
 
 def not_ours(engine: str, name: str, wanted: str) -> InputError:
@@ -38,14 +40,23 @@ def cannot_start(text: str, command: Command, *, engine: str) -> TrainyardError:
     if _NO_SPACE in lowered:
         return SpaceError(f"{engine} has no room for a container: {text}", hint=_ROOM)
     if "nvidia" in lowered or "select device driver" in lowered or "unresolvable cdi" in lowered:
-        return RunnerError(f"there is an NVIDIA GPU, and {engine} cannot give it: {text}", hint=_TOOLKIT)
+        return RunnerError(f"{engine} cannot give the image an NVIDIA GPU: {text}", hint=_TOOLKIT)
+    if _GONE.search(text):
+        return InputError(
+            f"{engine} has lost the image, or a part of it: {text}",
+            hint="remove what it has of it (docker image rm, or podman's), then the same command again",
+        )
     if user := re.search(r"unable to find (user|group) ([^:\s]+)", text):
         return RunnerError(f"the image has no {user[1]} {user[2]!r}", hint="give numbers, uid:gid")
     if re.search(r"exec: \"|executable file|executable path", text):
         return RunnerError(
             f"the image cannot run {' '.join(command.argv)}: {text}", hint="is it in the image?"
         )
-    return RunnerError(f"{engine} could not run the container: {text}", hint="does `docker info` answer?")
+    return RunnerError(f"{engine} could not run the container: {text}", hint=_info(engine))
+
+
+def _info(engine: str) -> str:
+    return f"does `{engine.partition(' ')[0].lower()} info` answer?"
 
 
 def still_there(text: str, name: str, *, program: str) -> RunnerError:
