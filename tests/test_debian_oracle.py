@@ -13,20 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.mirrors import BASES, committed_lock, mirror, why_gone
 from tests.support.trees import Node, read_tree, write_tree
 from trainyard.debian.archive import DebArchive
 from trainyard.debian.control import fields_of
 from trainyard.debian.facts import deb_facts
 from trainyard.debian.filters import DPKG_OPTIONS, excluded
-from trainyard.debian.mirror import fetch_deb, mirror_parent, read_apt_sources
-from trainyard.debian.release import LIMIT, suites_of
+from trainyard.debian.mirror import fetch_deb
+from trainyard.debian.release import suites_of
 from trainyard.debian.review import problems, reviewed
 from trainyard.debian.signature import DEBIAN_KEYS
 from trainyard.debian.state import state_entries
-from trainyard.digest import sha256_hex
 from trainyard.download import Downloader
-from trainyard.lock.model import DebLock, parse_deb_lock
-from trainyard.matrix.load import load_matrix
+from trainyard.lock.model import DebLock
 from trainyard.oci.entry import Kind
 from trainyard.platforms import Platform
 from trainyard.settings import settings_from
@@ -43,7 +42,6 @@ ROOT = Path(__file__).parents[1]
 EXPLAINED: dict[str, dict[str, str | bool]] = tomllib.loads(
     (Path(__file__).parent / "explained_differences.toml").read_text()
 )
-MATRIX = load_matrix(ROOT / "matrix.yaml")
 _LOAD = "import ctypes; [ctypes.CDLL(name) for name in '{}'.split()]; print('loaded')"
 _COMPILE = "#include <level_zero/ze_api.h>\\nint main() { return zeInit(0) == ZE_RESULT_SUCCESS; }"
 # A command in the base, and what it says where there is no Intel GPU.
@@ -65,9 +63,7 @@ INTEL = {
     "opencl": ("clinfo", "Number of platforms"),
 }
 # Where apt in the chroot finds packages: the tests' own mirror, not the image's snapshot.
-MIRROR = mirror_parent(
-    matrix=None, setting=os.environ.get("TRAINYARD_DEBIAN_MIRROR"), apt_sources=read_apt_sources()
-)
+MIRROR = mirror()
 
 
 def sources(suite: str, keyring: str) -> str:
@@ -78,25 +74,13 @@ def sources(suite: str, keyring: str) -> str:
     )
 
 
-def read_lock(base: str, arch: str) -> DebLock:
-    path = ROOT / f"lockfiles/base/{base}.{arch}.txt"
-    return parse_deb_lock(path.read_text(), source=path.name)
-
-
-@pytest.fixture(scope="module", params=sorted(MATRIX.bases))
+@pytest.fixture(scope="module", params=sorted(BASES))
 def base(request: pytest.FixtureRequest) -> str:
     """A base's name; one of a testing suite only while the mirror has what is locked."""
     name: str = request.param
-    if MATRIX.bases[name].allow_expired and has_moved_on(name):
-        pytest.skip(f"this host's mirror has moved on from the {name} that is locked")
+    if reason := why_gone(name):
+        pytest.skip(reason)
     return name
-
-
-def has_moved_on(name: str) -> bool:
-    """Whether the mirror's Release is another than the locked one."""
-    suite = MATRIX.bases[name].suite
-    document = Downloader(os.environ).read(f"{MIRROR}debian/dists/{suite}/InRelease", limit=LIMIT)
-    return sha256_hex(document) not in {release.sha256 for release in read_lock(name, "amd64").releases}
 
 
 def archives(lock: DebLock) -> list[DebArchive]:
@@ -118,7 +102,7 @@ def ours(base: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base as the layers would unpack it: debs in the lock's order, then the state layer."""
     root = tmp_path_factory.mktemp("ours")
     root.chmod(0o755)
-    debs = archives(read_lock(base, "amd64"))
+    debs = archives(committed_lock(base, "amd64"))
     # The links of /bin, /lib and the like come first, as they do in the shared layer.
     for deb in sorted(debs, key=lambda deb: not deb.origin.startswith("base-files=")):
         write_tree(root, deb.entries())
@@ -129,7 +113,7 @@ def ours(base: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
             facts,
             platform=Platform("linux", "amd64"),
             sources="Types: deb\nEnabled: no\n",
-            table=reviewed(MATRIX.bases[base].suite),
+            table=reviewed(BASES[base].suite),
         ),
     )
     return root
@@ -140,9 +124,9 @@ def theirs(base: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same packages, installed with their scripts."""
     root = tmp_path_factory.mktemp("theirs") / "root"
     listing = root.parent / "sources.list"
-    suite = MATRIX.bases[base].suite
+    suite = BASES[base].suite
     listing.write_text(sources(suite, str(DEBIAN_KEYS.keyring)))
-    include = ",".join(f"{deb.name}={deb.version}" for deb in read_lock(base, "amd64").debs)
+    include = ",".join(f"{deb.name}={deb.version}" for deb in committed_lock(base, "amd64").debs)
     options = [f"--dpkgopt={option}" for option in DPKG_OPTIONS]
     command = [
         "mmdebstrap",
@@ -297,7 +281,7 @@ def test_dpkg_finds_nothing_to_complain_about(
 def test_what_people_use_works(
     base: str, run: Callable[[str], subprocess.CompletedProcess[str]], command: str
 ) -> None:
-    done = run(command.replace("PYTHON", f"python{MATRIX.bases[base].python}"))
+    done = run(command.replace("PYTHON", f"python{BASES[base].python}"))
 
     assert done.returncode == 0, done.stderr
 
@@ -329,8 +313,8 @@ def test_packages_can_be_added_and_those_of_the_base_reinstalled(
     shutil.copy("/etc/resolv.conf", ours / "etc/resolv.conf")
     shutil.copy("/etc/hosts", ours / "etc/hosts")
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    (ours / "etc/apt/sources.list").write_text(sources(MATRIX.bases[base].suite, keyring))
-    python = f"python{MATRIX.bases[base].python}-minimal"
+    (ours / "etc/apt/sources.list").write_text(sources(BASES[base].suite, keyring))
+    python = f"python{BASES[base].python}-minimal"
     again = f"libc6 base-files base-passwd passwd ca-certificates {python} openssh-client tzdata dpkg"
     for command in (
         "apt-get update",
@@ -352,8 +336,8 @@ def test_packages_can_be_added_and_those_of_the_base_reinstalled(
     indirect=["base"],
 )
 def test_every_script_of_the_committed_lock_is_reviewed(base: str, arch: str) -> None:
-    table = reviewed(MATRIX.bases[base].suite)
+    table = reviewed(BASES[base].suite)
 
     assert [
-        problem for deb in archives(read_lock(base, arch)) for problem in problems(deb, table=table)
+        problem for deb in archives(committed_lock(base, arch)) for problem in problems(deb, table=table)
     ] == []

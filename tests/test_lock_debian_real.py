@@ -10,16 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.mirrors import BASES, mirror, why_gone
 from trainyard.debian.index import read_index
-from trainyard.debian.mirror import mirror_parent, read_apt_sources
-from trainyard.debian.release import LIMIT, suites_of
+from trainyard.debian.release import suites_of
 from trainyard.debian.signature import DEBIAN_KEYS
-from trainyard.digest import sha256_hex
 from trainyard.download import Downloader
 from trainyard.lock.debian import lock_base
-from trainyard.lock.model import parse_deb_lock
-from trainyard.matrix.load import load_matrix
-from trainyard.paths import Project
 from trainyard.store import Store
 
 pytestmark = [
@@ -45,25 +41,16 @@ def apt(root: Path, arch: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize(("name", "arch"), [("trixie", "amd64"), ("trixie", "arm64"), ("forky", "amd64")])
 def test_apt_would_install_exactly_what_we_lock(tmp_path: Path, name: str, arch: str) -> None:
-    mirror = mirror_parent(
-        matrix=None,
-        setting=os.environ.get("TRAINYARD_DEBIAN_MIRROR"),
-        apt_sources=read_apt_sources(),
-    )
-    project = Project(Path(__file__).parents[1])
-    base = load_matrix(project.matrix).bases[name]
-    if base.allow_expired:
-        committed = parse_deb_lock(project.deb_lock(name, arch).read_text(), source=name)
-        document = Downloader(os.environ).read(f"{mirror}debian/dists/{base.suite}/InRelease", limit=LIMIT)
-        if sha256_hex(document) not in {release.sha256 for release in committed.releases}:
-            pytest.skip(f"this host's mirror has moved on from the {name} that is locked")
+    if reason := why_gone(name):
+        pytest.skip(reason)
+    base = BASES[name]
     store = Store(tmp_path / "store")
     lock = lock_base(
         name,
         base,
         arch,
         downloader=Downloader(os.environ),
-        mirror=mirror,
+        mirror=mirror(),
         store=store,
         now=datetime.now(UTC),
     )
@@ -77,7 +64,7 @@ def test_apt_would_install_exactly_what_we_lock(tmp_path: Path, name: str, arch:
     (root / "status").touch()
     (root / "etc/apt/sources.list").write_text(
         "".join(
-            f"deb [signed-by={DEBIAN_KEYS.keyring} check-valid-until=no] {mirror}{archive} {suite} main\n"
+            f"deb [signed-by={DEBIAN_KEYS.keyring} check-valid-until=no] {mirror()}{archive} {suite} main\n"
             for archive, suite in suites_of(base.suite)
         )
     )

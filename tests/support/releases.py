@@ -103,10 +103,13 @@ def rocm(folder: Path) -> Release:
     return _release(folder, own, [])
 
 
-def xpu(folder: Path) -> Release:
-    """For Intel XPU."""
+def xpu(folder: Path, *, python: str = "3.13") -> Release:
+    """For Intel XPU, and the Python of its base."""
     requires = [*(f"{name}==2026.1.1" for name in _INTEL), "triton-xpu==3.9.0"]
-    own = [_torch(folder, "xpu", requires, xpu="20260101"), _triton(folder, "triton-xpu")]
+    own = [
+        _torch(folder, "xpu", requires, python=python, xpu="20260101"),
+        _triton(folder, "triton-xpu", python=python),
+    ]
     runtime = [
         build_wheel(folder, name=name, version="2026.1.1", tag="py2.py3-none-manylinux_2_28_x86_64")
         for name in _INTEL
@@ -115,7 +118,13 @@ def xpu(folder: Path) -> Release:
 
 
 def _torch(
-    folder: Path, local: str, requires: Sequence[str], machine: str = "x86_64", **versions: str
+    folder: Path,
+    local: str,
+    requires: Sequence[str],
+    machine: str = "x86_64",
+    *,
+    python: str = "3.13",
+    **versions: str,
 ) -> Path:
     """A torch that says what it is built for, and is nothing else."""
     version = f"{TORCH}+{local}"
@@ -125,7 +134,7 @@ def _torch(
         folder,
         name="torch",
         version=version,
-        tag=f"cp313-cp313-manylinux_2_28_{machine}",
+        tag=f"{_abi(python)}-manylinux_2_28_{machine}",
         requires=[*_GENERAL, *requires],
         files={
             "torch/version.py": "\n".join(lines) + "\n",
@@ -134,12 +143,18 @@ def _torch(
     )
 
 
-def _triton(folder: Path, name: str, machine: str = "x86_64") -> Path:
+def _abi(python: str) -> str:
+    """Interpreter and ABI tag of a Python, `cp313-cp313`."""
+    tag = f"cp{python.replace('.', '')}"
+    return f"{tag}-{tag}"
+
+
+def _triton(folder: Path, name: str, machine: str = "x86_64", *, python: str = "3.13") -> Path:
     return build_wheel(
         folder,
         name=name,
         version="3.9.0",
-        tag=f"cp313-cp313-manylinux_2_27_{machine}.manylinux_2_28_{machine}",
+        tag=f"{_abi(python)}-manylinux_2_27_{machine}.manylinux_2_28_{machine}",
         files={"triton/__init__.py": "__version__ = '3.9.0'\n"},
     )
 

@@ -1,0 +1,44 @@
+"""The real Debian mirror of this machine, and whether it still has what is locked."""
+
+from __future__ import annotations
+
+import os
+
+from tests.support.project import ROOT
+from trainyard.debian.mirror import mirror_parent, read_apt_sources
+from trainyard.debian.release import LIMIT
+from trainyard.digest import sha256_hex
+from trainyard.download import Downloader
+from trainyard.lock.model import DebLock, parse_deb_lock
+from trainyard.matrix.load import load_matrix
+from trainyard.matrix.model import Base
+from trainyard.paths import Project
+
+PROJECT = Project(ROOT)
+BASES = load_matrix(PROJECT.matrix).bases
+
+
+def mirror() -> str:
+    """The parent of `debian/` and `debian-security/`."""
+    setting = os.environ.get("TRAINYARD_DEBIAN_MIRROR")
+    return mirror_parent(matrix=None, setting=setting, apt_sources=read_apt_sources())
+
+
+def committed_lock(base: str, arch: str) -> DebLock:
+    """A base's lock as it is in git."""
+    path = PROJECT.deb_lock(base, arch)
+    return parse_deb_lock(path.read_text("utf-8"), source=path.name)
+
+
+def why_gone(name: str) -> str:
+    """Why the locked packages of a testing suite cannot be had here, as a reason to skip; "" if they can.
+
+    A stable suite has only its locked packages to give, so there their absence is no reason.
+    """
+    base: Base = BASES[name]
+    if not base.allow_expired:
+        return ""
+    document = Downloader(os.environ).read(f"{mirror()}debian/dists/{base.suite}/InRelease", limit=LIMIT)
+    if sha256_hex(document) in {release.sha256 for release in committed_lock(name, "amd64").releases}:
+        return ""
+    return f"this host's mirror has moved on from the {name} that is locked"
