@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import docker
 import requests
 from docker.constants import DEFAULT_UNIX_SOCKET
 from docker.context import ContextAPI
+from docker.context.config import get_current_context_name
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import kwargs_from_env
 
@@ -114,10 +117,7 @@ def connect(environ: Mapping[str, str], *, otherwise: str = "invoke smoke --runn
     # With an empty environment the SDK would look into this process's own.
     environ = {"PATH": "", **environ}
     try:
-        where = {
-            **ContextAPI.kwargs_from_context(environment=environ),
-            **kwargs_from_env(environment=environ),
-        }
+        where = _where(environ)
         _knock(str(where.get("base_url") or DEFAULT_UNIX_SOCKET))
         client = docker.DockerClient(version="auto", timeout=_PATIENCE, **where)
         version, info = client.version(), client.info()
@@ -130,10 +130,31 @@ def connect(environ: Mapping[str, str], *, otherwise: str = "invoke smoke --runn
         platform=Platform.of_machine(str(version["Os"]).capitalize(), str(version["Arch"])),
         containerd=["driver-type", "io.containerd.snapshotter.v1"] in (info.get("DriverStatus") or []),
         cpus=int(info.get("NCPU") or 1),
-        local=client.api.base_url == "http+docker://localhost",
+        # Such a socket may also be one that ssh, or a container's mount, brought here from elsewhere.
+        local=client.api.base_url == "http+docker://localhost" and info.get("Name") == os.uname().nodename,
         nvidia="nvidia" in (info.get("Runtimes") or {}),
         controllers=frozenset(name for name, key in _CONTROLLERS.items() if info.get(key)),
     )
+
+
+def _where(environ: Mapping[str, str]) -> dict[str, object]:
+    """What the SDK's client is made with; the CLI too lets DOCKER_HOST win, and takes no other context for one."""
+    if environ.get("DOCKER_HOST"):
+        where: dict[str, object] = kwargs_from_env(environment=environ)
+        if str(where.get("base_url")).startswith("ssh://") and find_spec("paramiko") is None:
+            raise RunnerError(
+                "an engine at ssh:// needs Python's paramiko, which is not among our tools",
+                hint="forward its socket: ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock HOST, and then "
+                "DOCKER_HOST=unix:///tmp/engine.sock",
+            )
+        return where
+    name = environ.get("DOCKER_CONTEXT") or get_current_context_name()
+    if ContextAPI.get_context(name) is None:
+        raise RunnerError(f"there is no Docker context {name!r}", hint="`docker context ls` lists them")
+    return {
+        **kwargs_from_env(environment=environ),
+        **ContextAPI.kwargs_from_context(name, environment=environ),
+    }
 
 
 def _knock(url: str) -> None:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from trainyard.errors import RunnerError
 from trainyard.platforms import Platform
@@ -49,7 +50,16 @@ class Podman:
         asked = _run(program, environ, "info", "--format", "json")
         if asked.returncode != 0:
             raise RunnerError(f"podman does not work here: {_said(asked)}", hint="podman info")
-        info = json.loads(asked.stdout)
+        try:
+            return cls._of(program, environ, json.loads(asked.stdout))
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunnerError(
+                f"{program} is no podman that we know: its `info` lacks {error}",
+                hint="podman info --format json",
+            ) from None
+
+    @classmethod
+    def _of(cls, program: str, environ: Mapping[str, str], info: dict[str, Any]) -> Podman:
         host, version = info["host"], str(info["version"]["Version"])
         mapped = (host.get("idMappings") or {}).get("uidmap") or ()
         if _numbers(version) < _OLDEST:
@@ -155,6 +165,10 @@ def _run(program: str, environ: Mapping[str, str], *words: str) -> subprocess.Co
             check=False,
             start_new_session=True,
         )
+    except OSError as error:
+        raise RunnerError(
+            f"{program} does not start: {error.strerror}", hint="install podman again"
+        ) from None
     except subprocess.TimeoutExpired:
         raise RunnerError(
             f"`podman {words[0]}` gave no answer in {_PATIENCE:.0f} s", hint="podman info"
