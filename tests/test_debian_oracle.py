@@ -13,23 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mirrors import BASES, committed_lock, mirror, why_gone
+from tests.support.mirrors import BASES, committed_lock, locked_debs, mirror, why_gone
 from tests.support.trees import Node, read_tree, write_tree
-from trainyard.debian.archive import DebArchive
 from trainyard.debian.control import fields_of
 from trainyard.debian.facts import deb_facts
 from trainyard.debian.filters import DPKG_OPTIONS, excluded
-from trainyard.debian.mirror import fetch_deb
 from trainyard.debian.release import suites_of
 from trainyard.debian.review import problems, reviewed
 from trainyard.debian.signature import DEBIAN_KEYS
 from trainyard.debian.state import state_entries
-from trainyard.download import Downloader
-from trainyard.lock.model import DebLock
 from trainyard.oci.entry import Kind
 from trainyard.platforms import Platform
-from trainyard.settings import settings_from
-from trainyard.store import Store
 
 pytestmark = [
     pytest.mark.real,
@@ -83,26 +77,12 @@ def base(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def archives(lock: DebLock) -> list[DebArchive]:
-    """The locked debs, from the store of this machine or the mirror."""
-    settings = settings_from(os.environ, home=Path.home(), cores=2)
-    store = Store(settings.cache)
-    downloader = Downloader(os.environ)
-    found = []
-    for deb in lock.debs:
-        path = store.input(deb.sha256)
-        if not path.exists():
-            fetch_deb(downloader, deb, path, mirror=MIRROR, snapshot=MIRROR, time=lock.snapshot)
-        found.append(DebArchive(path, name=deb.name, version=deb.version))
-    return found
-
-
 @pytest.fixture(scope="module")
 def ours(base: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base as the layers would unpack it: debs in the lock's order, then the state layer."""
     root = tmp_path_factory.mktemp("ours")
     root.chmod(0o755)
-    debs = archives(committed_lock(base, "amd64"))
+    debs = locked_debs(base, "amd64")
     # The links of /bin, /lib and the like come first, as they do in the shared layer.
     for deb in sorted(debs, key=lambda deb: not deb.origin.startswith("base-files=")):
         write_tree(root, deb.entries())
@@ -338,6 +318,4 @@ def test_packages_can_be_added_and_those_of_the_base_reinstalled(
 def test_every_script_of_the_committed_lock_is_reviewed(base: str, arch: str) -> None:
     table = reviewed(BASES[base].suite)
 
-    assert [
-        problem for deb in archives(committed_lock(base, arch)) for problem in problems(deb, table=table)
-    ] == []
+    assert [problem for deb in locked_debs(base, arch) for problem in problems(deb, table=table)] == []

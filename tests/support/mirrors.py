@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from tests.support.project import ROOT
-from trainyard.debian.mirror import mirror_parent, read_apt_sources
+from trainyard.debian.archive import DebArchive
+from trainyard.debian.mirror import fetch_deb, mirror_parent, read_apt_sources
 from trainyard.debian.release import LIMIT
 from trainyard.digest import sha256_hex
 from trainyard.download import Downloader
@@ -13,6 +15,8 @@ from trainyard.lock.model import DebLock, parse_deb_lock
 from trainyard.matrix.load import load_matrix
 from trainyard.matrix.model import Base
 from trainyard.paths import Project
+from trainyard.settings import settings_from
+from trainyard.store import Store
 
 PROJECT = Project(ROOT)
 BASES = load_matrix(PROJECT.matrix).bases
@@ -28,6 +32,21 @@ def committed_lock(base: str, arch: str) -> DebLock:
     """A base's lock as it is in git."""
     path = PROJECT.deb_lock(base, arch)
     return parse_deb_lock(path.read_text("utf-8"), source=path.name)
+
+
+def locked_debs(base: str, arch: str, *, wanted: str = "") -> list[DebArchive]:
+    """The locked packages whose name contains `wanted`, from this machine's store or the mirror."""
+    store = Store(settings_from(os.environ, home=Path.home(), cores=2).cache)
+    lock = committed_lock(base, arch)
+    found = []
+    for deb in (deb for deb in lock.debs if wanted in deb.name):
+        path = store.input(deb.sha256)
+        if not path.exists():
+            fetch_deb(
+                Downloader(os.environ), deb, path, mirror=mirror(), snapshot=mirror(), time=lock.snapshot
+            )
+        found.append(DebArchive(path, name=deb.name, version=deb.version))
+    return found
 
 
 def why_gone(name: str) -> str:
