@@ -13,8 +13,10 @@ import pytest
 from tests.support import engines, runners
 from tests.support.users import in_fork
 from trainyard.errors import RunnerError
+from trainyard.runner.base import Command
 from trainyard.runner.engine import connect
 from trainyard.runner.podman_cli import Podman
+from trainyard.runner.refusals import cannot_start
 
 INFO = {"host": {"os": "linux", "arch": "amd64", "cpus": 2, "security": {"rootless": False}}}
 
@@ -115,3 +117,56 @@ def test_a_podman_from_4_3_on_is_taken_and_may_tell_no_mappings(tmp_path: Path, 
     assert str(found) == f"podman {version}"
     assert found.uids == 1 << 32
     assert found.controllers == frozenset()
+
+
+# The first three texts were said here, the first of them by podman 5.4 with runc, which Docker uses too.
+REFUSALS = [
+    (
+        "Docker Engine 26.1.5",
+        "runc create failed: unable to start container process: unable to setup user: invalid argument",
+        "runs in a user namespace",
+        "/etc/subuid",
+    ),
+    (
+        "Docker Engine 26.1.5",
+        "failed to get reader from content store: content digest sha256:75: not found",
+        "has lost the image, or a part of it",
+        "docker image rm",
+    ),
+    (
+        "podman 4.3.1",
+        "processing tar file(write /opt/it: no space left on device): exit status 1",
+        "has no room",
+        "TMPDIR",
+    ),
+    ("Docker Engine 26.1.5", "write: no space left on device", "has no room", "docker system df"),
+    ("podman 4.3.1", "something else", "could not run the container", "does `podman info` answer?"),
+    ("Docker Engine 26.1.5", "something else", "could not run the container", "does `docker info` answer?"),
+]
+
+
+@pytest.mark.parametrize(("engine", "text", "message", "hint"), REFUSALS)
+def test_what_an_engine_says_becomes_a_reason_and_its_own_way_out(
+    engine: str, text: str, message: str, hint: str
+) -> None:
+    error = cannot_start(text, Command(argv=("it",)), engine=engine)
+
+    assert message in error.message
+    assert text in error.message
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'could not select device driver "" with capabilities: [[gpu]]',
+        "nvidia-container-cli: initialization error: nvml error: driver not loaded",
+        "setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
+    ],
+)
+def test_a_gpu_that_an_engine_cannot_give_names_the_toolkit_and_claims_no_gpu(text: str) -> None:
+    """The engine may be elsewhere: nobody looked whether there is one. The texts are assumed: no GPU was at hand."""
+    error = cannot_start(text, Command(argv=("it",)), engine="Docker Engine 26.1.5")
+
+    assert error.message.startswith("Docker Engine 26.1.5 cannot give the image an NVIDIA GPU")
+    assert "NVIDIA Container Toolkit" in error.hint

@@ -13,8 +13,8 @@ _TOOLKIT = (
     "nvidia-ctk cdi generate), or use --runner native"
 )
 _NO_SPACE = "no space left on device"
-_ROOM = "docker system df; docker image prune (or podman's)"
 _FORMAT = "exec format error"
+_NO_UID = "unable to setup user: invalid argument"  # runc, for an id that the namespace does not map
 # docker, containerd, podman
 _GONE = re.compile(r"no such image|content digest sha256:\w+: not found|image not known", re.IGNORECASE)
 
@@ -22,7 +22,7 @@ _GONE = re.compile(r"no such image|content digest sha256:\w+: not found|image no
 def not_taken(engine: str, text: str) -> TrainyardError:
     """The error for an engine's refusal to load an image."""
     if _NO_SPACE in text.lower():
-        return SpaceError(f"{engine} has no room for the image: {text.strip()}", hint=_ROOM)
+        return SpaceError(f"{engine} has no room for the image: {text.strip()}", hint=_room(engine))
     return RunnerError(f"{engine} did not take the image: {text.strip()}", hint=_info(engine))
 
 
@@ -38,13 +38,18 @@ def cannot_start(text: str, command: Command, *, engine: str) -> TrainyardError:
     text = text.strip()
     lowered = text.lower()
     if _NO_SPACE in lowered:
-        return SpaceError(f"{engine} has no room for a container: {text}", hint=_ROOM)
+        return SpaceError(f"{engine} has no room for a container: {text}", hint=_room(engine))
     if "nvidia" in lowered or "select device driver" in lowered or "unresolvable cdi" in lowered:
         return RunnerError(f"{engine} cannot give the image an NVIDIA GPU: {text}", hint=_TOOLKIT)
     if _GONE.search(text):
         return InputError(
             f"{engine} has lost the image, or a part of it: {text}",
             hint="remove what it has of it (docker image rm, or podman's), then the same command again",
+        )
+    if _NO_UID in lowered:
+        return RunnerError(
+            f"{engine} has no such user, since it runs in a user namespace (without root, or userns-remap): {text}",
+            hint="give it more in /etc/subuid and /etc/subgid, or use another --runner",
         )
     if user := re.search(r"unable to find (user|group) ([^:\s]+)", text):
         return RunnerError(f"the image has no {user[1]} {user[2]!r}", hint="give numbers, uid:gid")
@@ -53,6 +58,14 @@ def cannot_start(text: str, command: Command, *, engine: str) -> TrainyardError:
             f"the image cannot run {' '.join(command.argv)}: {text}", hint="is it in the image?"
         )
     return RunnerError(f"{engine} could not run the container: {text}", hint=_info(engine))
+
+
+def _room(engine: str) -> str:
+    if engine.startswith("podman"):
+        return (
+            "podman system df; podman image prune; it copies an image to TMPDIR (/var/tmp) before it takes it"
+        )
+    return "docker system df; docker image prune"
 
 
 def _info(engine: str) -> str:
