@@ -13,7 +13,7 @@ from tests.support.locks import AMD64, MiB, deb, deb_lock, fake_hash, target, wh
 from trainyard.dockerfile import base_image, base_name, base_specs, render_context, stages
 from trainyard.errors import TrainyardError
 from trainyard.layering import SPLIT
-from trainyard.layers import LayerKind
+from trainyard.layers import ImageFile, LayerKind
 from trainyard.lock.model import WheelLock
 from trainyard.matrix.model import Target
 from trainyard.oci.image import Image
@@ -42,6 +42,29 @@ def plan_of(lock: WheelLock | None = None, *, of: Target | None = None) -> Plan:
         debs=deb_lock(deb("bash")),
         payload=PAYLOAD,
         reviewed=fake_hash("reviewed"),
+    )
+
+
+def other_python(version: str) -> Plan:
+    """The plan of a target whose base brings that Python."""
+    tag = f"cp{version.replace('.', '')}"
+    base = target().debian[1].model_copy(update={"python": version, "packages": [f"python{version}"]})
+    wheels = (wheel("torch", "2.15.0", tag=f"{tag}-{tag}-manylinux_2_28_x86_64"), wheel("uv", "0.13.9"))
+    return make_plan(
+        target(base=base),
+        AMD64,
+        wheels=dataclasses.replace(wheel_lock(*wheels), python=version),
+        debs=deb_lock(deb("bash"), version=version),
+        payload=PAYLOAD,
+        reviewed=fake_hash("reviewed"),
+    )
+
+
+def everything_of(plan: Plan) -> str:
+    """All that a plan says in words: config, layers with their parameters and files, and the rendered context."""
+    rendered = {name: data.decode() for name, data in files_of(plan).items()}
+    return repr(
+        (plan.tag, plan.config, [(spec.title, spec.parameters, spec.files) for spec in plan.layers], rendered)
     )
 
 
@@ -242,3 +265,19 @@ def test_the_base_image_brings_nothing_that_the_image_would_inherit() -> None:
     config = base_of(plan_of()).config.decode()
 
     assert not [word for word in ("Labels", "Entrypoint", "User", "WorkingDir") if word in config]
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.14", "3.15"])
+def test_an_image_is_of_its_bases_python_throughout(version: str) -> None:
+    """What it says of itself, where its files lie, its links, its tag, and what its Dockerfile runs."""
+    plan = other_python(version)
+    text = everything_of(plan)
+
+    assert re.findall(r"(?<![\d.])3\.13(?!\d)|(?:cp|py|cpython-)313", text) == []
+    assert f"-py{version.replace('.', '')}-" in plan.tag
+    assert ("dev.trainyard.python", version) in plan.config.labels
+    assert ImageFile(path="opt/venv/bin/python", link=f"/usr/bin/python{version}") in plan.layers[-1].files
+    assert f"/opt/venv/lib/python{version}/site-packages" in dockerfile_of(plan)
+    assert {dict(spec.parameters)["python"] for spec in plan.layers if spec.kind is LayerKind.WHEELS} == {
+        version
+    }

@@ -41,11 +41,16 @@ def wheel_lock(
     )
 
 
-def deb_lock(*debs: LockedDeb, arch: str = "amd64", snapshot: str = "2026-11-30T20:15:00Z") -> DebLock:
-    python = [
-        deb(name, "3.13.5-2")
-        for name in ("python3.13", "python3.13-minimal", "libpython3.13-minimal", "libpython3.13-stdlib")
-    ]
+def deb_lock(
+    *debs: LockedDeb,
+    arch: str = "amd64",
+    snapshot: str = "2026-11-30T20:15:00Z",
+    version: str = "3.13",
+) -> DebLock:
+    """Those packages, and the ones that bring a Python of that version."""
+    name = f"python{version}"
+    parts = (name, f"{name}-minimal", f"lib{name}-minimal", f"lib{name}-stdlib")
+    python = [deb(part, f"{version}.5-2") for part in parts]
     members = sorted(
         [*debs, *(one for one in python if one.name not in {item.name for item in debs})],
         key=lambda item: item.name,
