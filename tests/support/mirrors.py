@@ -11,6 +11,7 @@ from trainyard.debian.mirror import fetch_deb, mirror_parent, read_apt_sources
 from trainyard.debian.release import LIMIT
 from trainyard.digest import sha256_hex
 from trainyard.download import Downloader
+from trainyard.errors import GoneError
 from trainyard.lock.model import DebLock, parse_deb_lock
 from trainyard.matrix.load import load_matrix
 from trainyard.matrix.model import Base
@@ -57,7 +58,10 @@ def why_gone(name: str) -> str:
     base: Base = BASES[name]
     if not base.allow_expired:
         return ""
-    document = Downloader(os.environ).read(f"{mirror()}debian/dists/{base.suite}/InRelease", limit=LIMIT)
+    try:
+        document = Downloader(os.environ).read(f"{mirror()}debian/dists/{base.suite}/InRelease", limit=LIMIT)
+    except GoneError:
+        return f"this host's mirror has no {base.suite}"
     if sha256_hex(document) in {release.sha256 for release in committed_lock(name, "amd64").releases}:
         return ""
     return f"this host's mirror has moved on from the {name} that is locked"
