@@ -135,6 +135,10 @@ def test_the_hold_is_in_configuration_too_where_the_environment_is_lost() -> Non
     }
 
 
+def test_debian_packages_ask_no_questions_in_a_child() -> None:
+    assert dict(image_environment(target()))["DEBIAN_FRONTEND"] == "noninteractive"
+
+
 def test_an_extension_is_built_against_the_torch_that_it_will_meet() -> None:
     env = dict(image_environment(target()))
 

@@ -32,6 +32,8 @@ def image_environment(target: Target) -> tuple[tuple[str, str], ...]:
         "LANG": "C.UTF-8",
         # Any uid of group 0 can write here; an engine that meets an unknown uid would say `/`.
         "HOME": "/home/trainyard",
+        # apt-get install in a child asks nothing, with a terminal or without.
+        "DEBIAN_FRONTEND": "noninteractive",
         # In force in every later RUN of a child image, for pip and for uv: neither may swap torch, nor build an
         # extension against another one.
         "PIP_CONSTRAINT": f"/{CONSTRAINTS}",
