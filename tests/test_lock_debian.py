@@ -17,11 +17,13 @@ from trainyard.debian.signature import DEBIAN_KEYS, TrustedKeys
 from trainyard.download import Downloader
 from trainyard.errors import InputError, LockError
 from trainyard.lock.debian import Review, deb_inputs, lock_base, render_deb_lock
+from trainyard.lock.environment import environment_of
 from trainyard.lock.freshness import stale_deb_reasons
 from trainyard.lock.model import DebLock, LockedDeb, parse_deb_lock
 from trainyard.matrix.load import load_matrix
 from trainyard.matrix.model import Base
 from trainyard.paths import Project
+from trainyard.platforms import Platform
 from trainyard.store import Store
 
 pytestmark = pytest.mark.skipif(shutil.which("gpg") is None, reason="no gpg on this host")
@@ -339,6 +341,18 @@ def test_the_committed_lock_reads_and_has_what_an_image_needs(base: str, arch: s
         assert committed.deb(name) is not None, name
     assert all(set(release.signers) <= DEBIAN_KEYS.fingerprints for release in committed.releases)
     assert render_deb_lock(PROJECT, dataclasses.replace(committed)) == path.read_text("utf-8")
+
+
+@pytest.mark.parametrize(("base", "arch"), [("trixie", "amd64"), ("trixie", "arm64"), ("forky", "amd64")])
+def test_wheels_are_chosen_for_the_glibc_that_the_base_has(base: str, arch: str) -> None:
+    path = PROJECT.deb_lock(base, arch)
+    libc = parse_deb_lock(path.read_text("utf-8"), source=path.name).deb("libc6")
+    matrix = load_matrix(PROJECT.matrix)
+    target = next(matrix.target(name) for name in sorted(matrix.targets) if matrix.targets[name].base == base)
+    major, minor = environment_of(target, Platform("linux", arch)).system
+
+    assert libc is not None
+    assert libc.version.startswith(f"{major}.{minor}-")
 
 
 def test_intels_driver_comes_with_the_compiler_that_it_loads_and_without_an_init_system() -> None:

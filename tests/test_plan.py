@@ -268,6 +268,16 @@ def test_the_labels_say_what_the_image_is() -> None:
     }
 
 
+def test_every_requirement_of_the_host_is_a_label() -> None:
+    wanted = Requires(kernel=">=6.8", modules=["xe", "i915"])
+    labels = dict(plan(target(requires=wanted)).config.labels)
+
+    assert {name: text for name, text in labels.items() if ".requires." in name} == {
+        "dev.trainyard.requires.kernel": ">=6.8",
+        "dev.trainyard.requires.modules": "xe or i915",
+    }
+
+
 def test_labels_are_sorted_and_stand_in_the_config() -> None:
     names = [name for name, _ in plan().config.labels]
     config = plan().config.to_config()["config"]

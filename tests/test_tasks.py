@@ -209,6 +209,21 @@ def test_a_recorded_image_without_its_lock_is_a_problem_named_or_not(
     assert "lockfiles/cuda13.2/linux-amd64.txt is missing" in done.stderr
 
 
+def test_an_index_that_is_away_is_a_reason_and_a_hint_and_leaves_no_file_but_the_base_is_locked(
+    own: Path,
+) -> None:
+    shutil.rmtree(own / "lockfiles/xpu", ignore_errors=True)
+
+    done = Invoke(own, {"TRAINYARD_INDEX_PYTORCH_XPU": "http://127.0.0.1:9/whl"})("lock", "--target", "xpu")
+
+    assert done.returncode == 1
+    assert "lockfiles/base/forky.amd64.txt: fresh" in done.stderr
+    assert "lockfiles/xpu/linux-amd64.txt: not locked" in done.stderr
+    assert "index pytorch-xpu (http://127.0.0.1:9/whl) cannot be used" in done.stderr
+    assert "hint: a mirror of it: TRAINYARD_INDEX_PYTORCH_XPU=URL" in done.stderr
+    assert not (own / "lockfiles/xpu").exists()
+
+
 def test_a_stale_lock_is_exit_1_with_its_reasons(own: Path) -> None:
     matrix = own / "matrix.yaml"
     matrix.write_text(matrix.read_text("utf-8").replace("torch==2.15.0", "torch==2.16.0"), "utf-8")

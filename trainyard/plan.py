@@ -203,6 +203,6 @@ def _labels(
     }
     if torch is not None:
         labels["dev.trainyard.torch"] = torch.version
-    if target.requires.driver is not None:
-        labels["dev.trainyard.requires.driver"] = target.requires.driver
+    for name, wanted in target.requires.model_dump(exclude_none=True).items():
+        labels[f"dev.trainyard.requires.{name}"] = wanted if isinstance(wanted, str) else " or ".join(wanted)
     return tuple(sorted(labels.items()))

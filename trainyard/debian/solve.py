@@ -1,6 +1,6 @@
 """Which packages an image needs: the closure over Depends, and whether they can live together. Pure.
 
-No backtracking: within one stable release the newest version of each package, the first alternative and the
+No backtracking: within one release the newest version of each package, the first alternative and the
 first provider fit together, and where they do not, the answer is an error that says who wants what.
 """
 

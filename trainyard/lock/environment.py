@@ -20,8 +20,8 @@ from trainyard.platforms import Platform
 
 DEFAULT_INDEX = "default"
 # glibc of Debian's suites; a suite that is not named is newer than the last.
-_GLIBC = {"bookworm": (2, 36), "trixie": (2, 41)}
-_NEWEST_GLIBC = (2, 41)
+_GLIBC = {"bookworm": (2, 36), "trixie": (2, 41), "forky": (2, 43)}
+_NEWEST_GLIBC = (2, 43)
 _NEWEST_MACOS = (26, 0)
 _OLDEST_MACOS = (15, 0)
 _UV_NEWEST_MANYLINUX = 40  # `uv pip compile --help`, --python-platform
