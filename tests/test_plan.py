@@ -269,10 +269,11 @@ def test_the_labels_say_what_the_image_is() -> None:
 
 
 def test_every_requirement_of_the_host_is_a_label() -> None:
-    wanted = Requires(kernel=">=6.8", modules=["xe", "i915"])
+    wanted = Requires(kernel=">=6.8", modules=["xe", "i915"], compute_capability=">=7.5")
     labels = dict(plan(target(requires=wanted)).config.labels)
 
     assert {name: text for name, text in labels.items() if ".requires." in name} == {
+        "dev.trainyard.requires.compute-capability": ">=7.5",
         "dev.trainyard.requires.kernel": ">=6.8",
         "dev.trainyard.requires.modules": "xe or i915",
     }

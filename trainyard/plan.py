@@ -204,5 +204,6 @@ def _labels(
     if torch is not None:
         labels["dev.trainyard.torch"] = torch.version
     for name, wanted in target.requires.model_dump(exclude_none=True).items():
-        labels[f"dev.trainyard.requires.{name}"] = wanted if isinstance(wanted, str) else " or ".join(wanted)
+        text = wanted if isinstance(wanted, str) else " or ".join(wanted)
+        labels[f"dev.trainyard.requires.{name.replace('_', '-')}"] = text
     return tuple(sorted(labels.items()))
