@@ -1,9 +1,10 @@
 """Child images of the real one: `python -m bench.child_builds [--only NAME ...] [--image REF] [--out FILE]`.
 
 For each package a Dockerfile that starts FROM the image, installs it with pip, then another with uv, and goes on as
-docs/derived.md says: `trainyard-verify`, then an import as the image's user. A build that loses torch and says nothing
-is the one outcome that must not be: exit 1. Needs a Docker Engine with BuildKit, a network and an index; TLS through
-the bundle that SSL_CERT_FILE names, which is a build secret and in no layer. Gives the builder's disk back as it goes.
+docs/derived.md says: `trainyard-verify`, then an import as the image's user. Exit 1 if a package does not come as far
+as in bench/child_builds.json, which `--out bench/child_builds.json` writes anew. Needs a Docker Engine with BuildKit,
+a network and an index; TLS through the bundle that SSL_CERT_FILE names, which is a build secret and in no layer.
+Gives the builder's disk back as it goes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +32,7 @@ from trainyard.runner.engine import connect
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 540.0  # seconds for an install; pip tries older and older versions
+RECORD = Path(__file__).with_suffix(".json")
 MARK = "trainyard-child-build"
 STAGES = ("installed", "verified", "imported")
 INSTALLERS = {
@@ -58,6 +61,8 @@ PACKAGES = {
     "xformers": "xformers",
     "flash-attn": "flash_attn",
     "vllm": "vllm",
+    # An installer that may choose walks back to releases that said nothing of torch; with a floor it must say no.
+    "vllm>=0.11": "vllm",
     "scikit-learn": "sklearn",
     "opencv-python-headless": "cv2",
     "jupyterlab": "jupyterlab",
@@ -122,10 +127,19 @@ def main() -> None:
             outcomes.append(one := child(docker, image, package, installer))
             print(f"{package} by {installer}: {one.word}, {one.seconds:.0f} s {one.reason}", file=sys.stderr)
             if options.out:
-                options.out.write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
+                options.out.write_text(json.dumps([asdict(each) for each in outcomes], indent=1) + "\n")
     print("\n".join(table(outcomes)))
-    # Refused is what the hold is for, and so is trainyard-verify's no; torch is never lost in silence.
-    sys.exit(0 if all(one.stage or one.reason for one in outcomes) else 1)
+    before = {(one.package, one.installer): one for one in read(RECORD)}
+    worse = [one for one in outcomes if worse_than(before.get((one.package, one.installer)), one)]
+    for one in worse:
+        print(f"{one.package} by {one.installer} came further before: {one.reason}", file=sys.stderr)
+    sys.exit(1 if worse else 0)
+
+
+def worse_than(before: Outcome | None, now: Outcome) -> bool:
+    """Whether a build stops earlier than it did; STAGES are in order, and none of them comes before them all."""
+    order = ("", *STAGES)
+    return before is not None and order.index(now.stage) < order.index(before.stage)
 
 
 def load(layout: Path, docker: Docker) -> str:
@@ -217,7 +231,8 @@ def why(lines: Sequence[str], stage: str) -> str:
         return " ".join(cause[1].split())[:400]
     if conflict := re.search(r"The conflict is caused by:\n(.*?)\n\s*\n", text, re.DOTALL):
         return " ".join(conflict[1].split())[:400]
-    errors = [line.strip() for line in lines if re.match(r"\s*(ERROR|error|\w*Error)\b", line)]
+    raised = [line.strip() for line in lines if re.match(r"\s*[A-Z]\w*Error: ", line)]
+    errors = raised or [line.strip() for line in lines if re.match(r"\s*(ERROR|error)\b", line)]
     return (errors[-1] if errors else lines[-1] if lines else "no word")[:300]
 
 
@@ -247,7 +262,7 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """The committed table of docs/figures.md."""
     yield "| package | pip | uv |"
     yield "|---|---|---|"
-    for package in dict.fromkeys(one.package for one in outcomes):
+    for package in (name for name in PACKAGES if any(one.package == name for one in outcomes)):
         cells = {one.installer: one for one in outcomes if one.package == package}
         shown = [cell(cells[name]) if name in cells else "" for name in INSTALLERS]
         yield f"| {package} | {shown[0]} | {shown[1]} |"
@@ -255,7 +270,7 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 def cell(one: Outcome) -> str:
     """One outcome in a table."""
-    reason = f": {one.reason}" if one.reason else ""
+    reason = f": {textwrap.shorten(one.reason, 150, placeholder=' ...')}" if one.reason else ""
     return f"{one.word}{f' ({one.version})' if one.version else ''}{reason}".replace("|", "\\|")
 
 

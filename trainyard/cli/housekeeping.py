@@ -42,7 +42,7 @@ def check(context: Context, full: bool = False) -> None:
     """All that CI checks: style, types, tests, and with --full the real image."""
     steps = ["ruff check .", "ruff format --check .", "mypy", "invoke render --check", "pytest -m 'not real'"]
     if full:
-        steps += ["pytest -m real", "invoke lock --check", "invoke verify"]
+        steps += ["pytest -m real", "invoke lock --check", "invoke verify", "bench.child_builds"]
     failed = []
     with context.cd(ROOT):
         for step in steps:
