@@ -74,6 +74,7 @@ PACKAGES = {
     "jax[cuda13]": "jax",
     "onnxruntime-gpu": "onnxruntime",
     "cupy-cuda13x": "cupy",
+    "tensorflow": "tensorflow",
     "tensorflow[and-cuda]": "tensorflow",
 }
 
@@ -262,8 +263,10 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """The committed table of docs/figures.md."""
     yield "| package | pip | uv |"
     yield "|---|---|---|"
-    for package in (name for name in PACKAGES if any(one.package == name for one in outcomes)):
+    for package in dict.fromkeys([*PACKAGES, *(one.package for one in outcomes)]):
         cells = {one.installer: one for one in outcomes if one.package == package}
+        if not cells:
+            continue
         shown = [cell(cells[name]) if name in cells else "" for name in INSTALLERS]
         yield f"| {package} | {shown[0]} | {shown[1]} |"
 
