@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 from _lib import Skip, fail, locked
@@ -22,8 +23,9 @@ def run(claims: dict) -> dict:
     lines = CONSTRAINTS.read_text().splitlines()
     if lines != pins:
         fail(f"{CONSTRAINTS} does not hold the guarded packages", lines=lines, claimed=pins)
-    for env in (dict(os.environ), {"HOME": os.environ.get("HOME", "/")}):
-        refuse(torch, env)
+    with tempfile.TemporaryDirectory() as folder:
+        for env in (dict(os.environ), {"HOME": os.environ.get("HOME", "/")}):
+            refuse(torch, env, folder)
     # Where the image's own packages are all there is, nothing may look changed.
     done = subprocess.run(["trainyard-verify", "--json"], capture_output=True, text=True)
     if not done.stdout:
@@ -35,13 +37,26 @@ def run(claims: dict) -> dict:
     return {"guarded": len(pins), "notes": answer["notes"]}
 
 
-def refuse(torch: str, env: dict) -> None:
-    """Both installers must name the pin as what stands against another torch; neither needs an index for that."""
+def refuse(torch: str, env: dict, folder: str) -> None:
+    """Both installers must name the pin as what stands against another torch; neither needs an index for that.
+
+    Into `folder`: uv would leave its lock in the environment, which the other checks look at.
+    """
     asked = f"torch!={torch.partition('+')[0]}"
     common = ("install", "--no-index", "--dry-run", asked)
     for command in (
         (f"{BIN}/python", "-m", "pip", *common),
-        (f"{BIN}/uv", "pip", *common, "--offline", "--no-cache", "--python", f"{BIN}/python"),
+        (
+            f"{BIN}/uv",
+            "pip",
+            *common,
+            "--offline",
+            "--no-cache",
+            "--python",
+            f"{BIN}/python",
+            "--target",
+            folder,
+        ),
     ):
         done = subprocess.run(command, capture_output=True, text=True, env=env)
         if done.returncode == 0 or f"torch=={torch}" not in done.stdout + done.stderr:
