@@ -112,7 +112,7 @@ def test_another_python_of_debian_moves_no_wheel_layer() -> None:
 def test_a_deb_that_is_not_python_moves_no_bytecode() -> None:
     newer = deb_lock(*(one for one in DEBS.debs if one.name != "tini"), deb("tini", "2.0-1"))
 
-    assert moved(plan(), plan(debs=newer)) == {LayerKind.DEBS, LayerKind.STATE}
+    assert moved(plan(), plan(debs=newer)) == {LayerKind.DEBS, LayerKind.STATE, LayerKind.FILES}
 
 
 def test_a_changed_file_of_ours_moves_the_top_layer_alone() -> None:

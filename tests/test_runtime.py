@@ -177,8 +177,10 @@ def test_the_claims_say_what_a_check_can_hold_against_the_image() -> None:
         "toolkit": "13.2",
         "platform": "linux/amd64",
         "python": "3.13",
+        "env": dict(image_environment(target())),
         "wheels": {"numpy": "2.4.0", "torch": "2.15.0+cu132"},
         "guarded": ["torch"],
+        "debs": {deb.name: deb.version for deb in deb_lock().debs},
         "requires": {"driver": ">=580"},
     }
 

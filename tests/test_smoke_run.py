@@ -28,7 +28,7 @@ CLAIMS = {"schema": 1, "accelerator": "cuda", "toolkit": "13.2", "wheels": {}}
 GOOD = '"""It is good."""\ndef run(claims):\n    return {"toolkit": claims["toolkit"]}\n'
 BAD = '"""It is bad."""\nfrom _lib import fail\ndef run(claims):\n    fail("not what it says", seen=1)\n'
 DEVICE = (
-    '"""There is a device."""\nfrom _lib import need_device\nNEEDS = ("device",)\n'
+    '"""There is a device."""\nfrom _devices import need_device\nNEEDS = ("device",)\n'
     "def run(claims):\n    return {'device': need_device(claims)}\n"
 )
 OTHER = Platform("linux", "amd64" if HOST is not None and HOST.arch == "arm64" else "arm64")
@@ -49,7 +49,7 @@ class Built:
 
     def write(self, checks: Mapping[str, str], files: Mapping[str, str] | None = None) -> Built:
         shipped = {path: data.decode() for path, data in load_payload().items() if "/checks/" not in path}
-        shipped["opt/trainyard/checks/_lib.py"] = load_payload()["opt/trainyard/checks/_lib.py"].decode()
+        shipped |= {path: data.decode() for path, data in load_payload().items() if "/checks/_" in path}
         shipped |= {f"opt/trainyard/checks/{name}.py": code for name, code in checks.items()}
         shipped |= {"opt/trainyard/claims.json": json.dumps(CLAIMS), **(files or {})}
         return self.layers(files_layer(shipped, executable=[path for path in shipped if "/bin/" in path]))
@@ -100,7 +100,7 @@ def test_passes_failures_and_skips_come_out_of_the_image(built: Built) -> None:
         "native",
         "normal",
     )
-    assert heard[-1] == "3 checks, 1 failed"
+    assert heard[-1] == "3 checks, 1 failed, 1 skipped"
 
 
 def test_both_forms_of_the_report_lie_beside_the_layout(built: Built) -> None:
@@ -132,12 +132,15 @@ def test_a_name_that_no_check_has_is_wrong_usage(built: Built) -> None:
 
 
 def test_the_checks_pass_under_the_hostile_profile_too(built: Built) -> None:
-    who = '"""It runs as somebody."""\nimport os\ndef run(claims):\n    return {"uid": os.getuid()}\n'
+    who = (
+        '"""It runs as somebody."""\nimport os\n'
+        'def run(claims):\n    return {"uid": os.getuid(), "home": os.environ.get("HOME")}\n'
+    )
 
     report = built.write({"who": who}).smoke(SmokeOptions(confinement=HOSTILE))
 
     assert (outcome(report), report.profile) == ({"who": "pass"}, "hostile")
-    assert json.loads(report.results[0].evidence) == {"uid": 987654}
+    assert json.loads(report.results[0].evidence) == {"uid": 987654, "home": None}
     assert last_report(built.layout) is None
     assert report_path(built.layout, "hostile").name == "linux-amd64.hostile.report.json"
     assert report_path(built.layout, "hostile").is_file()
@@ -169,7 +172,7 @@ def test_a_setuid_file_that_debian_does_not_ship_fails(built: Built) -> None:
     members += [
         Raw(name=path, data=data, mode=0o755 if "/bin/" in path else 0o644)
         for path, data in load_payload().items()
-        if "/checks/" not in path or path.endswith(("_lib.py", "filesystem.py"))
+        if "/checks/" not in path or "/checks/_" in path or path.endswith("/filesystem.py")
     ]
     members += [Raw(name="opt/trainyard/claims.json", data=json.dumps(CLAIMS).encode())]
 

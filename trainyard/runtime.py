@@ -91,7 +91,7 @@ def runtime_files(
         ImageFile(path=CONSTRAINTS, data=_constraints(wheels)),
         ImageFile(path=PIP_CONFIG, data=_pip_config(), mode=0o664),
         ImageFile(path=UV_CONFIG, data=_uv_config(wheels)),
-        ImageFile(path=CLAIMS, data=_claims(target, platform, wheels)),
+        ImageFile(path=CLAIMS, data=_claims(target, platform, wheels, debs)),
     ]
     return tuple(sorted(files, key=lambda file: file.path))
 
@@ -118,7 +118,7 @@ def _uv_config(wheels: WheelLock) -> bytes:
     return f"constraint-dependencies = {pins}\nbuild-constraint-dependencies = {pins}\n".encode()
 
 
-def _claims(target: Target, platform: Platform, wheels: WheelLock) -> bytes:
+def _claims(target: Target, platform: Platform, wheels: WheelLock, debs: DebLock) -> bytes:
     """What the image says of itself, for the checks to hold against what it is."""
     claims = {
         "schema": 1,
@@ -127,8 +127,10 @@ def _claims(target: Target, platform: Platform, wheels: WheelLock) -> bytes:
         "toolkit": target.toolkit,
         "platform": str(platform),
         "python": target.python,
+        "env": dict(image_environment(target)),
         "wheels": {wheel.name: wheel.version for wheel in wheels.wheels},
         "guarded": [wheel.name for wheel in guarded_wheels(wheels)],
+        "debs": {deb.name: deb.version for deb in debs.debs},
         "requires": target.requires.model_dump(exclude_none=True),
     }
     return (json.dumps(claims, indent=1, sort_keys=True) + "\n").encode()

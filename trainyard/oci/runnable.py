@@ -13,7 +13,7 @@ from trainyard.platforms import Platform
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnableImage:
-    """An image in a layout: its manifest digest, its layers from the bottom up, and its process."""
+    """An image in a layout: its manifest digest, its layers from the bottom up, its process, its labels."""
 
     digest: str
     platform: Platform
@@ -23,6 +23,7 @@ class RunnableImage:
     working_dir: str
     entrypoint: tuple[str, ...]
     cmd: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 def read_runnable(layout: Path, platform: Platform) -> RunnableImage:
@@ -47,10 +48,11 @@ def read_runnable(layout: Path, platform: Platform) -> RunnableImage:
 def _runnable(image: LayoutImage, config: Document, platform: Platform) -> RunnableImage:
     # Docker writes null where there is nothing.
     given = config.child("config").fields if config.fields.get("config") else {}
-    absent = {"Env": [], "Entrypoint": [], "Cmd": [], "User": "", "WorkingDir": ""}
+    absent = {"Env": [], "Entrypoint": [], "Cmd": [], "User": "", "WorkingDir": "", "Labels": {}}
     said = {name: value for name, value in given.items() if value is not None}
     process = Document({**absent, **said}, config.where)
     pairs = (item.partition("=") for item in process.texts("Env"))
+    labels = process.child("Labels")
     return RunnableImage(
         digest=image.digest,
         platform=platform,
@@ -60,4 +62,5 @@ def _runnable(image: LayoutImage, config: Document, platform: Platform) -> Runna
         working_dir=process.text("WorkingDir") or "/",
         entrypoint=tuple(process.texts("Entrypoint")),
         cmd=tuple(process.texts("Cmd")),
+        labels=tuple((name, labels.text(name)) for name in labels.fields),
     )

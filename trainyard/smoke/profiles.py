@@ -17,7 +17,14 @@ HOSTILE = Confinement(
     processes=512,
     cpus=2,
 )
+# Variables of the image that the container is started without; an engine may then set its own.
+_UNSET = {HOSTILE.name: ("HOME",)}
 PROFILES = {profile.name: profile for profile in (NORMAL, HOSTILE)}
+
+
+def environment(confinement: Confinement) -> tuple[tuple[str, None], ...]:
+    """What a profile takes out of the image's environment, as a Command wants it."""
+    return tuple((name, None) for name in _UNSET.get(confinement.name, ()))
 
 
 def profile_named(name: str) -> Confinement:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from trainyard.errors import InputError, UsageError
 from trainyard.files import write_atomic
 from trainyard.report import CheckResult, Report, Status, failure, parse_results
 from trainyard.runner.base import Command, Completed, Confinement, Runner
-from trainyard.smoke.profiles import NORMAL
+from trainyard.smoke.profiles import NORMAL, environment
 
 DOCTOR = "/usr/local/bin/trainyard-doctor"
 # The doctor limits each check; this is for a doctor that hangs.
@@ -39,17 +39,22 @@ def smoke(
     options: SmokeOptions,
     *,
     target: str,
+    labels: Mapping[str, str],
     on_line: Callable[[str], object] = lambda _line: None,
 ) -> Report:
     """What the image's checks found; `on_line` hears each check as it ends.
 
+    `labels` are the image's: they cannot be seen from inside, and are what a person reads first.
+
     A doctor that does not answer is a failed check named `doctor`. Errors: RunnerError when the container
     could not be started, UsageError for a name that no check has.
     """
-    arguments = ["--json", "--sealed"]
+    arguments = ["--json", "--sealed", "--labels", json.dumps(dict(labels), sort_keys=True)]
     arguments += [part for name in options.only for part in ("--only", name)]
     arguments += ["--require-device"] * options.require_device
-    command = Command(argv=(DOCTOR, *arguments), timeout=options.timeout)
+    command = Command(
+        argv=(DOCTOR, *arguments), env=environment(options.confinement), timeout=options.timeout
+    )
     completed = runner.run(command, options.confinement, on_line=on_line)
     if completed.rc == _USAGE and not completed.stdout:
         lines = completed.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -12,7 +12,6 @@ import argparse
 import ast
 import contextlib
 import difflib
-import importlib.util
 import json
 import os
 import signal
@@ -20,16 +19,18 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
 HERE = Path(__file__).resolve().parent
+CHILD = HERE / "checks" / "_child.py"
 IMAGE_PREFIX = "/opt/venv"
 DEFAULT_LIMIT = 120.0
 MAX_TEXT, MAX_LINE = 4000, 300
 MAX_RESULT = 1 << 20
+Claims = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,18 @@ def read_check(path: Path) -> Check:
     )
 
 
-def run_check(check: Check, options: argparse.Namespace) -> Result:
+def run_check(check: Check, claims: Claims, options: argparse.Namespace) -> Result:
     """Run one check in a fresh interpreter and a session of its own, which is killed when it is over."""
     start = time.monotonic()
     limit = options.limit or check.limit
-    arguments = ["--run", check.name, "--claims", str(options.claims), "--checks", str(options.checks)]
-    flags = ["--sealed"] * options.sealed
-    with scratch_file("result") as out, scratch_file("noise") as noise:
+    if missing := lacking(check, claims):
+        return Result(check.name, "skip", missing, {}, 0.0)
+    with scratch_file("claims") as given, scratch_file("result") as out, scratch_file("noise") as noise:
+        given.write(json.dumps(claims).encode())
+        given.seek(0)
         process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), *arguments, *flags],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, str(CHILD), str(check.path)],
+            stdin=given,
             stdout=out,
             stderr=noise,
             start_new_session=True,
@@ -107,6 +110,17 @@ def run_check(check: Check, options: argparse.Namespace) -> Result:
     return Result(check.name, status, reason[:MAX_TEXT], evidence, round(time.monotonic() - start, 3))
 
 
+def lacking(check: Check, claims: Claims) -> str:
+    """What a check needs that a look from here shows is not to be had; empty if there is no such thing."""
+    if "image" in check.needs and sys.prefix != IMAGE_PREFIX:
+        return f"needs the image's own Python in {IMAGE_PREFIX}, this one is {sys.prefix}"
+    if "labels" in check.needs and "labels" not in claims:
+        return (
+            "needs --labels with the JSON of `docker image inspect --format '{{json .Config.Labels}}' IMAGE`"
+        )
+    return ""
+
+
 def outcome(code: int | None, written: bytes, noise: str, limit: float) -> tuple[str, str, object]:
     """(status, reason, evidence) of a check from how its process ended; what it does not say is a failure."""
     if code is None:
@@ -115,54 +129,16 @@ def outcome(code: int | None, written: bytes, noise: str, limit: float) -> tuple
         return "fail", f"killed by {signal.Signals(-code).name}", {"output": noise}
     try:
         document = json.loads(written)
-        status, reason, evidence = document["status"], document["reason"], document["evidence"]
+        status, reason, evidence = document["status"], str(document["reason"]), document["evidence"]
     except (ValueError, KeyError, TypeError):
         return "fail", f"ended with exit code {code} and no result", {"output": noise}
     if status not in ("pass", "fail", "skip"):
         return "fail", f"gave the status {status!r}", {"output": noise}
+    if status == "skip" and not reason.startswith("needs "):
+        return "fail", f"was skipped and does not say what it needs: {reason}", {"output": noise}
     if status == "fail":
         evidence = {**evidence, "output": noise} if isinstance(evidence, dict) else evidence
-    return status, str(reason), evidence
-
-
-def run_here(check: Check, options: argparse.Namespace) -> int:
-    """In the check's own process: import it, run it, write its result to what was stdout."""
-    result = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # a library that prints must not end up in the result
-    # At the end: a check's name must never shadow a module that torch imports.
-    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
-    sys.path.append(str(check.path.parent))
-    import _lib  # type: ignore[import-not-found]
-
-    evidence: object = {}
-    try:
-        if "image" in check.needs and sys.prefix != IMAGE_PREFIX:
-            raise _lib.Skip(f"needs the image's own Python in {IMAGE_PREFIX}, this one is {sys.prefix}")
-        module_spec = importlib.util.spec_from_file_location(f"trainyard_check_{check.name}", check.path)
-        assert module_spec is not None
-        assert module_spec.loader is not None
-        module = importlib.util.module_from_spec(module_spec)
-        module_spec.loader.exec_module(module)
-        status, reason, evidence = "pass", "", module.run(load_claims(options))
-    except _lib.Skip as error:
-        status, reason = "skip", str(error)
-    except AssertionError as error:
-        status, reason = "fail", str(error) or "an assertion failed"
-        evidence = {"traceback": tail(traceback.format_exc()), **getattr(error, "evidence", {})}
-    except BaseException as error:
-        status, reason = "fail", f"{type(error).__name__}: {error}"
-        evidence = {"traceback": tail(traceback.format_exc())}
-    with result:
-        json.dump({"status": status, "reason": reason, "evidence": evidence}, result, default=str)
-    return 0
-
-
-def load_claims(options: argparse.Namespace) -> dict[str, object]:
-    """claims.json, and whether there is meant to be no network."""
-    claims = json.loads(options.claims.read_bytes())
-    if not isinstance(claims, dict) or claims.get("schema") != 1:
-        raise ValueError(f"{options.claims}: not claims of schema 1")
-    return {**claims, "sealed": options.sealed}
+    return status, reason, evidence
 
 
 def scratch_file(name: str) -> IO[bytes]:
@@ -179,17 +155,28 @@ def read_back(stream: IO[bytes], limit: int) -> bytes:
     return stream.read(limit)
 
 
-def tail(text: str | bytes) -> str:
+def tail(text: bytes) -> str:
     """The last lines of a log."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
-    return text[-MAX_TEXT:]
+    return text.decode("utf-8", "replace")[-MAX_TEXT:]
 
 
 def say(line: str) -> None:
     """Talk goes to stderr."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
+
+
+def load_claims(options: argparse.Namespace) -> dict[str, object]:
+    """claims.json, the image's labels where they are given, and whether there is meant to be no network."""
+    claims = json.loads(options.claims.read_bytes())
+    if not isinstance(claims, dict) or claims.get("schema") != 1:
+        raise ValueError(f"{options.claims}: not claims of schema 1")
+    if options.labels is not None:
+        labels = json.loads(options.labels)
+        if not isinstance(labels, dict):
+            raise ValueError("--labels: not a JSON object")
+        claims["labels"] = labels
+    return {**claims, "sealed": options.sealed}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -201,23 +188,26 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--require-device", action="store_true", help="a missing device is a failure")
     parser.add_argument("--sealed", action="store_true", help="the container was started without a network")
+    parser.add_argument(
+        "--labels", metavar="JSON", help="the image's labels, which cannot be seen from inside"
+    )
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="time limit for each check")
     parser.add_argument("--list", action="store_true", help="name the checks and end")
     parser.add_argument("--claims", type=Path, default=HERE / "claims.json", metavar="FILE")
     parser.add_argument("--checks", type=Path, default=HERE / "checks", metavar="FOLDER")
-    parser.add_argument("--run", metavar="NAME", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.checks = options.checks.resolve()
-    if not options.list:
-        try:
-            load_claims(options)
-        except (OSError, ValueError) as error:
-            parser.error(f"cannot read the claims: {error}")
     names = [path.stem for path in sorted(options.checks.glob("[!_]*.py"))]
     for name in options.only:
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
             parser.error(f"no check is called {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+    options.loaded = {}
+    if not options.list:
+        try:
+            options.loaded = load_claims(options)
+        except (OSError, ValueError) as error:
+            parser.error(f"cannot read the claims: {error}")
     return options
 
 
@@ -225,8 +215,6 @@ def main(arguments: list[str]) -> int:
     """Run what was asked for; the exit code."""
     options = parse(arguments)
     checks = find_checks(options.checks)
-    if options.run:
-        return run_here(next(check for check in checks if check.name == options.run), options)
     chosen = [check for check in checks if not options.only or check.name in options.only]
     width = max((len(check.name) for check in chosen), default=0)
     if options.list:
@@ -236,13 +224,13 @@ def main(arguments: list[str]) -> int:
         return 0
     results = []
     for check in chosen:
-        results.append(result := run_check(check, options))
+        results.append(result := run_check(check, options.loaded, options))
         say(f"{result.status:4}  {check.name:{width}}  {result.seconds:6.1f} s  {result.reason[:MAX_LINE]}")
-    failed = sum(result.status == "fail" for result in results)
+    failed, skipped = (sum(result.status == status for result in results) for status in ("fail", "skip"))
     if options.json:
         document = {"schema": 1, "results": [asdict(result) for result in results]}
         sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
-    say(f"{len(results)} checks, {failed} failed")
+    say(f"{len(results)} checks, {failed} failed, {skipped} skipped")
     return 1 if failed or not results else 0
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from _lib import BACKENDS, DEVICE_TYPES, fail, need_torch, same
+from _devices import BACKENDS, DEVICE_TYPES
+from _lib import fail, need_torch, same
 
 
 def run(claims: dict) -> dict:

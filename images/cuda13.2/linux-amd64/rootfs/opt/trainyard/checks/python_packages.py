@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.metadata
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-from _lib import fail
+from _lib import compare_versions, fail
 
 
 def run(claims: dict) -> dict:
@@ -16,7 +17,7 @@ def run(claims: dict) -> dict:
     found: dict[str, list] = {}
     for distribution in importlib.metadata.distributions(path=list(map(str, folder))):
         found.setdefault(canonical(distribution.metadata["Name"]), []).append(distribution)
-    problems = compare(
+    problems = compare_versions(
         {name: [one.version for one in ones] for name, ones in found.items()}, claims["wheels"]
     )
     files = 0
@@ -36,36 +37,25 @@ def run(claims: dict) -> dict:
     return evidence
 
 
-def compare(found: dict, claimed: dict) -> list[str]:
-    """Every difference between what is installed and what is locked."""
-    problems = []
-    for name in sorted(found.keys() | claimed.keys()):
-        versions, wanted = found.get(name, []), claimed.get(name)
-        if not versions:
-            problems.append(f"{name} {wanted} is locked and not installed")
-        elif wanted is None:
-            problems.append(f"{name} {versions[0]} is installed and not locked")
-        elif len(versions) > 1:
-            problems.append(f"{name} is installed {len(versions)} times: {', '.join(versions)}")
-        elif versions[0] != wanted:
-            problems.append(f"{name} is {versions[0]}, locked is {wanted}")
-    return problems
-
-
 def incomplete(distribution) -> tuple[int, list[str]]:
-    """The number of files in RECORD, and those that are missing or have another size."""
-    if distribution.files is None:
+    """The number of files in RECORD, and those that are missing or have another size.
+
+    RECORD is read here: `Distribution.files` leaves out what is missing, from Python 3.12 on.
+    """
+    record = distribution.read_text("RECORD")
+    if record is None:
         return 0, ["no RECORD"]
+    rows = list(csv.reader(record.splitlines()))
     broken = []
-    for file in distribution.files:
+    for path, _, size in rows:
         try:
-            size = file.locate().stat().st_size
+            found = Path(distribution.locate_file(path)).stat().st_size
         except OSError:
-            broken.append(f"{file} is missing")
+            broken.append(f"{path} is missing")
             continue
-        if file.size is not None and size != file.size:
-            broken.append(f"{file} has {size} bytes, RECORD says {file.size}")
-    return len(distribution.files), broken
+        if size and found != int(size):
+            broken.append(f"{path} has {found} bytes, RECORD says {size}")
+    return len(rows), broken
 
 
 def canonical(name: str) -> str:
