@@ -73,11 +73,11 @@ def test_every_flag_of_a_command_is_explained(invoke: Invoke, command: str) -> N
 
 @pytest.mark.parametrize("command", ["plan", "build", "smoke", "load", "verify", "parity", "lock"])
 def test_an_unknown_target_is_exit_2_with_a_near_miss_and_no_traceback(invoke: Invoke, command: str) -> None:
-    done = invoke(command, "--target", "cuda13.3")
+    done = invoke(command, "--target", "cuda13.22")
 
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("error: unknown target 'cuda13.3' (did you mean 'cuda13.2'?)\nhint: ")
+    assert done.stderr.startswith("error: unknown target 'cuda13.22' (did you mean 'cuda13.2'?)\nhint: ")
     assert "Traceback" not in done.stderr
 
 
@@ -158,7 +158,7 @@ def test_a_broken_matrix_is_exit_1_with_every_place_on_stderr(own: Path) -> None
     matrix = own / "matrix.yaml"
     text = matrix.read_text("utf-8")
     text = text.replace("format: 1\n", "format: 1\nfoo: bar\n").replace(
-        "accelerator: cuda", "accelerator: abacus"
+        "accelerator: cuda", "accelerator: abacus", 1
     )
     matrix.write_text(text, "utf-8")
 
@@ -253,7 +253,7 @@ def test_list_goes_on_past_a_malformed_lock(own: Path) -> None:
     cells = Invoke(own).json("list")["cells"]
 
     assert isinstance(cells, list)
-    locked = {cell["platform"]: cell["locked"] for cell in cells}
+    locked = {cell["platform"]: cell["locked"] for cell in cells if cell["target"] == "cuda13.2"}
     assert locked["linux/amd64"] is False
     assert locked["linux/arm64"] is True
 

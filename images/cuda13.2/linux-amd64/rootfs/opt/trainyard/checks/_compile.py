@@ -10,7 +10,9 @@ from pathlib import Path
 
 from _lib import close, fail, need_torch
 
-TOLERANCE = 1e-4
+# A wrong kernel is off by more than this; the gradient of a softmax is a small difference of large float32 sums,
+# whose order is the compiler's (3e-4 was seen on a CPU), and a GPU rounds products to TF32.
+TOLERANCE = 1e-2
 # What a compiler leaves: a library for the CPU; a kernel and its launcher for a GPU.
 BUILT = {"cpu": (".so",), "cuda": (".cubin", ".hsaco"), "xpu": (".zebin", ".spv"), "mps": (".metal", ".py")}
 
