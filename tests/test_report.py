@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
+import jsonschema
 import pytest
 from rich.console import Console
 
@@ -30,6 +32,29 @@ def report(*results: CheckResult) -> Report:
         notes=("as root",),
         results=results,
     )
+
+
+SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "report.schema.json").read_text("utf-8"))
+
+
+def test_reports_are_as_the_published_schema_says() -> None:
+    jsonschema.validate(json.loads(report(PASS, FAIL, SKIP).to_json()), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "change", [{"schema": 2}, {"digest": "sha256:1"}, {"more": 1}, {"results": [{"name": "x"}]}], ids=str
+)
+def test_the_published_schema_refuses_what_is_no_report(change: dict[str, object]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**json.loads(report(PASS).to_json()), **change}, SCHEMA)
+
+
+def test_the_published_schema_wants_a_reason_for_a_skip() -> None:
+    document = json.loads(report(SKIP).to_json())
+    document["results"][0]["reason"] = ""
+
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, SCHEMA)
 
 
 def test_a_report_is_ok_when_something_ran_and_nothing_failed() -> None:
