@@ -299,7 +299,7 @@ plan = yard.plan([Path(w) for w in sys.argv[2:]], files={"etc/motd": b"hello"})
 
 def flow(spec, count):
     os.write(1, b"flowing\\n")
-    time.sleep(0.1)
+    time.sleep(1)  # sixteen times for each layer: time enough for a signal on a busy machine
 
 with yard.store.exclusive():
     build_image(yard.project, plan, yard.assembler(progress=Progress(flow=flow)))
