@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
-from tests.test_runner_native import HOST, can_unshare
-from trainyard.oci.runnable import read_runnable
-from trainyard.paths import Project
+from tests.support.runners import built_cuda
 from trainyard.runner.base import Command
-from trainyard.runner.native import NativeRunner, open_native
-from trainyard.settings import settings_from
+from trainyard.runner.native import NativeRunner
 from trainyard.smoke.profiles import NORMAL
-from trainyard.store import Store
 
 pytestmark = pytest.mark.real
 SITE = "/opt/venv/lib/python3.13/site-packages"
@@ -23,14 +17,7 @@ SITE = "/opt/venv/lib/python3.13/site-packages"
 
 @pytest.fixture(scope="module")
 def runner() -> NativeRunner:
-    root = Path(__file__).parents[1]
-    settings = settings_from(os.environ, home=Path.home(), cores=2)
-    if HOST is None or not can_unshare(as_root=os.geteuid() == 0):
-        pytest.skip("this host lets us make no namespaces")
-    layout = Project(root).dist("cuda13.2", HOST)
-    if not layout.is_dir():
-        pytest.skip("cuda13.2 is not built: invoke build")
-    return open_native(read_runnable(layout, HOST), Store(settings.cache), host=HOST)
+    return built_cuda()
 
 
 def answer(runner: NativeRunner, script: str) -> dict[str, object]:

@@ -13,19 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mirrors import committed_lock, why_gone
+from tests.support.mirrors import share_debs, why_gone
 from tests.support.project import Invoke, copy_project
 from tests.support.releases import UPLOADED, Release, cuda, rocm
-from tests.support.runners import HOST
+from tests.support.runners import HOST, can_unshare
 from tests.support.wheelindex import served_index, served_pages
 from tests.support.wheels import build_wheel
-from tests.test_runner_native import can_unshare
 from trainyard.oci.runnable import read_runnable
 from trainyard.paths import Project
 from trainyard.platforms import Platform
 from trainyard.runner.base import Command
 from trainyard.runner.native import NativeRunner, open_native
-from trainyard.settings import settings_from
 from trainyard.smoke.profiles import NORMAL
 from trainyard.store import Store
 
@@ -101,7 +99,7 @@ def yard(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     head, line, tail = matrix.read_text("utf-8").partition(f"\n  {case.target}:\n")
     tail = tail.replace("[torch, tools, vision, data, artifacts]", "[torch, tools]", 1)
     matrix.write_text(head + line + tail.replace("[linux/amd64, linux/arm64]", "[linux/amd64]", 1), "utf-8")
-    _share_inputs(folder / "cache")
+    share_debs("trixie", "amd64", folder / "cache")
     release = case.release(folder / "wheels")
     tools = {
         build_wheel(folder / "wheels", name=name, version="99.0"): UPLOADED for name in ("numpy", "pip", "uv")
@@ -120,16 +118,6 @@ def yard(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         image = read_runnable(project.dist(case.target, AMD64), AMD64)
         runner = open_native(image, store, host=AMD64)
         yield Yard(case=case, project=project, invoke=invoke, runner=runner)
-
-
-def _share_inputs(cache: Path) -> None:
-    """The locked debs of this machine's own store, so that they are not fetched again."""
-    store = Store(settings_from(os.environ, home=Path.home(), cores=2).cache)
-    mine = Store(cache)
-    for deb in committed_lock("trixie", "amd64").debs:
-        if store.input(deb.sha256).is_file():
-            mine.input(deb.sha256).parent.mkdir(parents=True, exist_ok=True)
-            os.link(store.input(deb.sha256), mine.input(deb.sha256))
 
 
 def test_the_stub_is_imported_in_the_image(yard: Yard) -> None:

@@ -11,9 +11,9 @@ import pytest
 from tests.support import engines, runners
 from tests.support.layouts import write_layout
 from tests.support.pythonimage import CONFIG, PYTHON, base_layer
-from tests.support.runners import HOST
+from tests.support.runners import HOST, can_unshare
 from tests.support.users import in_fork
-from tests.test_runner_native import can_unshare, forbid_mounting
+from tests.test_runner_native import forbid_mounting
 from trainyard.errors import RunnerError
 from trainyard.platforms import Platform
 from trainyard.runner.base import Command

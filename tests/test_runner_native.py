@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -22,6 +21,7 @@ import pytest
 
 from tests.support.layouts import write_layout
 from tests.support.pythonimage import CONFIG, PYTHON, base_layer, files_layer
+from tests.support.runners import HOST, can_unshare
 from tests.support.users import ORDINARY, SYSTEM_PYTHON, as_ordinary_user, become_ordinary, in_fork
 from trainyard.errors import RunnerError
 from trainyard.oci.runnable import RunnableImage, read_runnable
@@ -33,21 +33,9 @@ from trainyard.runner.native import NativeRunner, open_native
 from trainyard.smoke.profiles import HOSTILE
 from trainyard.store import Store
 
-HOST = Platform.of_machine(*(getattr(os.uname(), name) for name in ("sysname", "machine")))
 REPOSITORY = Path(__file__).parents[1]
 READ_ONLY = Confinement(read_only=True)
 ENTRY = "import os, sys; os.environ['VIA'] = 'entry'; os.execvp(sys.argv[1], sys.argv[1:])\n"
-
-
-def can_unshare(*, as_root: bool) -> bool:
-    """Whether this host lets us make namespaces at all; a container without rights does not."""
-    flags = (
-        ["--mount", "--pid", "--fork"]
-        if as_root
-        else ["--user", "--map-root-user", "--mount", "--pid", "--fork"]
-    )
-    probe = ["unshare", *flags, "mount", "-t", "tmpfs", "none", "/tmp"]
-    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
 @dataclass(frozen=True, slots=True)

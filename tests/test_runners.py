@@ -23,8 +23,7 @@ from tests.support import engines, runners
 from tests.support.layouts import Layer, write_layout
 from tests.support.layouts import layer as make_layer
 from tests.support.pythonimage import CONFIG, PYTHON, base_layer, files_layer
-from tests.support.runners import HOST
-from tests.test_runner_native import can_unshare
+from tests.support.runners import HOST, can_unshare
 from trainyard.errors import RunnerError
 from trainyard.runner.base import HOSTNAME, MAX_OUTPUT, Command, Completed, Confinement, Runner
 from trainyard.runner.choose import open_runner

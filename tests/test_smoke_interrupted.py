@@ -21,9 +21,8 @@ from tests.support import engines, runners
 from tests.support.layouts import write_layout
 from tests.support.project import copy_project
 from tests.support.pythonimage import CONFIG, PYTHON, base_layer, files_layer
-from tests.support.runners import HOST
+from tests.support.runners import HOST, can_unshare
 from tests.test_commands_load import DOCKER
-from tests.test_runner_native import can_unshare
 from trainyard.runner.container import LABEL
 from trainyard.smoke.run import DOCTOR
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
-from tests.test_runner_native import HOST, can_unshare
-from trainyard.oci.runnable import read_runnable
-from trainyard.paths import Project
+from tests.support.runners import built_cuda
 from trainyard.runner.base import Command, Confinement
-from trainyard.runner.native import NativeRunner, open_native
-from trainyard.settings import settings_from
+from trainyard.runner.native import NativeRunner
 from trainyard.smoke.profiles import HOSTILE, NORMAL
 from trainyard.smoke.run import SmokeOptions, smoke
-from trainyard.store import Store
 
 pytestmark = pytest.mark.real
 # Loaded by every Python of the container before torch is; changes torch in the ranks only.
@@ -42,14 +36,7 @@ BREAKS = {
 
 @pytest.fixture(scope="module")
 def runner() -> NativeRunner:
-    root = Path(__file__).parents[1]
-    settings = settings_from(os.environ, home=Path.home(), cores=2)
-    if HOST is None or not can_unshare(as_root=os.geteuid() == 0):
-        pytest.skip("this host lets us make no namespaces")
-    layout = Project(root).dist("cuda13.2", HOST)
-    if not layout.is_dir():
-        pytest.skip("cuda13.2 is not built: invoke build")
-    return open_native(read_runnable(layout, HOST), Store(settings.cache), host=HOST)
+    return built_cuda()
 
 
 def doctor(runner: NativeRunner, script: str, how: Confinement = NORMAL) -> dict[str, object]:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.layouts import Layer, Raw, layer, write_layout
 from tests.support.pythonimage import CONFIG, SITE, base_layer, files_layer, with_parents
-from tests.test_runner_native import HOST, can_unshare
+from tests.support.runners import HOST, can_unshare
 from trainyard.errors import InputError, RunnerError, UsageError
 from trainyard.payload import load_payload
 from trainyard.platforms import Platform

@@ -6,23 +6,20 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from tests.support.mirrors import committed_lock, why_gone
+from tests.support.mirrors import share_debs, why_gone
 from tests.support.project import Invoke, copy_project
 from tests.support.releases import UPLOADED, xpu
-from tests.support.runners import HOST
+from tests.support.runners import HOST, can_unshare
 from tests.support.wheelindex import served_index, served_pages
 from tests.support.wheels import build_wheel
-from tests.test_runner_native import can_unshare
 from trainyard.oci.runnable import read_runnable
 from trainyard.paths import Project
 from trainyard.platforms import Platform
 from trainyard.runner.base import Command, Confinement
 from trainyard.runner.native import NativeRunner, open_native
-from trainyard.settings import settings_from
 from trainyard.smoke.profiles import HOSTILE, NORMAL
 from trainyard.store import Store
 
@@ -71,7 +68,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     matrix.write_text(
         head + line + tail.replace("[torch, tools, vision, data, artifacts]", "[torch, tools]"), "utf-8"
     )
-    _share_inputs(folder / "cache")
+    share_debs("forky", "amd64", folder / "cache")
     release = xpu(folder / "wheels", python="3.14")
     tools = {
         build_wheel(folder / "wheels", name=name, version="99.0"): UPLOADED for name in ("numpy", "pip", "uv")
@@ -89,16 +86,6 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         project, store = Project(root), Store(folder / "cache")
         image = read_runnable(project.dist("xpu", AMD64), AMD64)
         yield Yard(project, invoke, open_native(image, store, host=AMD64))
-
-
-def _share_inputs(cache: Path) -> None:
-    """The locked debs of this machine's own store, so that they are not fetched again."""
-    store = Store(settings_from(os.environ, home=Path.home(), cores=2).cache)
-    mine = Store(cache)
-    for deb in committed_lock("forky", "amd64").debs:
-        if store.input(deb.sha256).is_file():
-            mine.input(deb.sha256).parent.mkdir(parents=True, exist_ok=True)
-            os.link(store.input(deb.sha256), mine.input(deb.sha256))
 
 
 def test_the_stub_is_imported_by_the_bases_python(yard: Yard) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tests.support.engines import SETTINGS
 from tests.support.project import ROOT
 from trainyard.debian.archive import DebArchive
 from trainyard.debian.mirror import fetch_deb, mirror_parent, read_apt_sources
@@ -33,6 +34,15 @@ def committed_lock(base: str, arch: str) -> DebLock:
     """A base's lock as it is in git."""
     path = PROJECT.deb_lock(base, arch)
     return parse_deb_lock(path.read_text("utf-8"), source=path.name)
+
+
+def share_debs(base: str, arch: str, cache: Path) -> None:
+    """Link the locked debs that this machine's own store has into another cache, which need not fetch them."""
+    store, other = Store(SETTINGS.cache), Store(cache)
+    for deb in committed_lock(base, arch).debs:
+        if store.input(deb.sha256).is_file():
+            other.input(deb.sha256).parent.mkdir(parents=True, exist_ok=True)
+            os.link(store.input(deb.sha256), other.input(deb.sha256))
 
 
 def locked_debs(base: str, arch: str, *, wanted: str = "") -> list[DebArchive]:

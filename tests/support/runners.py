@@ -1,4 +1,4 @@
-"""The same small image on each runner that this machine has."""
+"""The runners that this machine has: for the same small image, and for the real one where it is built."""
 
 from __future__ import annotations
 
@@ -13,14 +13,39 @@ from pathlib import Path
 import pytest
 
 from tests.support.engines import SETTINGS
+from tests.support.project import ROOT
 from trainyard.errors import RunnerError
+from trainyard.oci.runnable import read_runnable
+from trainyard.paths import Project
 from trainyard.platforms import Platform
 from trainyard.runner.choose import Candidate
 from trainyard.runner.engine import Engine, connect
+from trainyard.runner.native import NativeRunner, open_native
 from trainyard.runner.podman_cli import Podman
 from trainyard.store import Store
 
 HOST = Platform.of_machine(*(getattr(os.uname(), name) for name in ("sysname", "machine")))
+
+
+def can_unshare(*, as_root: bool) -> bool:
+    """Whether this host lets us make namespaces at all; a container without rights does not."""
+    flags = (
+        ["--mount", "--pid", "--fork"]
+        if as_root
+        else ["--user", "--map-root-user", "--mount", "--pid", "--fork"]
+    )
+    probe = ["unshare", *flags, "mount", "-t", "tmpfs", "none", "/tmp"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def built_cuda() -> NativeRunner:
+    """The native runner of this project's own cuda13.2, where it is built."""
+    if HOST is None or not can_unshare(as_root=os.geteuid() == 0):
+        pytest.skip("this host lets us make no namespaces")
+    layout = Project(ROOT).dist("cuda13.2", HOST)
+    if not layout.is_dir():
+        pytest.skip("cuda13.2 is not built: invoke build")
+    return open_native(read_runnable(layout, HOST), Store(SETTINGS.cache), host=HOST)
 
 
 def docker_engine(environ: Mapping[str, str] = SETTINGS.environ) -> Engine:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.errors import RunnerError, UsageError, near
-from trainyard.oci.runnable import read_runnable
+from trainyard.oci.runnable import RunnableImage, read_runnable
 from trainyard.platforms import Platform
 from trainyard.runner.archive import ImageStore, Loadable, find_loadable
 from trainyard.runner.base import Runner
@@ -40,9 +40,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A runner, and the layout that it runs: an old engine takes the gzip one."""
+    """A runner, its image, and the layout that this is read from: an old engine takes the gzip one."""
 
     runner: Runner
+    image: RunnableImage
     layout: Path
 
 
@@ -80,7 +81,7 @@ def _native(candidate: Candidate, emulate: bool) -> Opened:
     if not emulate and (problem := why_not_native()):
         raise RunnerError(problem)
     runner = open_native(image, candidate.store, host=candidate.host, content_size=candidate.content_size)
-    return Opened(runner=runner, layout=candidate.layout)
+    return Opened(runner=runner, image=image, layout=candidate.layout)
 
 
 def _docker(candidate: Candidate, emulate: bool) -> Opened:
@@ -98,7 +99,7 @@ def _docker(candidate: Candidate, emulate: bool) -> Opened:
         image_id=engine.image_id(loadable),
         devices=engine_devices(image.env, local, toolkit=engine.nvidia),
     )
-    return Opened(runner=runner, layout=loadable.layout)
+    return Opened(runner=runner, image=image, layout=loadable.layout)
 
 
 def _podman(candidate: Candidate, emulate: bool) -> Opened:
@@ -111,7 +112,7 @@ def _podman(candidate: Candidate, emulate: bool) -> Opened:
         image_id=podman.image_id(loadable),
         devices=engine_devices(image.env, _devices(candidate), toolkit=False),
     )
-    return Opened(runner=runner, layout=loadable.layout)
+    return Opened(runner=runner, image=image, layout=loadable.layout)
 
 
 _OPEN = {"native": _native, "docker": _docker, "podman": _podman}

@@ -52,7 +52,7 @@ def smoke_layout(
         digest = read_runnable(layout, platform).digest
         reason = f"needs a {platform} host, this one is {host or 'of no platform of ours'}"
         return not_runnable(reason, target=target, platform=str(platform), digest=digest, runner="none")
-    labels = dict(read_runnable(opened.layout, platform).labels)
+    labels = dict(opened.image.labels)
     report = smoke(opened.runner, options, target=target, labels=labels, on_line=on_line)
     if not options.only:
         # A part of the checks must not stand for all of them.
